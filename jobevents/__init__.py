@@ -1,0 +1,1 @@
+"""Every transition of every background job kept as an event; everything else folded from those events."""

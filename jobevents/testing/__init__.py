@@ -1,0 +1,1 @@
+"""Contracts and tools that prove a backend right, shipped to users."""

@@ -1,0 +1,1 @@
+"""Read models folded from the job events; `projections` reads the truth that `jobevents` writes."""
