@@ -1,0 +1,400 @@
+"""The job: TRANSITIONS says what may follow what, `check` refuses the rest, `fold` makes the state. Pure; no I/O, no clock."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from jobevents.errors import Corrupt, IllegalTransition
+from jobevents.events import (
+    CancelRequested,
+    Cause,
+    Event,
+    JobAnnotated,
+    JobCanceled,
+    JobDeleted,
+    JobFailed,
+    JobImported,
+    JobProgressed,
+    JobQueued,
+    JobRecorded,
+    JobRequeued,
+    JobSkipped,
+    JobStarted,
+    JobSucceeded,
+    TransitionRefused,
+)
+from jobevents.status import State, format_time
+
+NEW = ""  # no event yet
+DELETED = "deleted"  # after the tombstone
+SAME = "(same)"  # the event leaves the state as it is
+ASSERTED = "(asserted)"  # the event names the state itself
+
+QUEUED, RUNNING, SUCCEEDED = State.QUEUED.value, State.RUNNING.value, State.SUCCEEDED.value
+FAILED, CANCELED, SKIPPED = State.FAILED.value, State.CANCELED.value, State.SKIPPED.value
+
+_ANYTIME: dict[type[Event], tuple[str, ...]] = {
+    JobAnnotated: (SAME,),
+    TransitionRefused: (SAME,),
+    JobDeleted: (DELETED,),
+}
+
+TRANSITIONS: Mapping[str, Mapping[type[Event], tuple[str, ...]]] = {
+    NEW: {JobQueued: (QUEUED,), JobStarted: (RUNNING,), JobRecorded: (ASSERTED,), JobImported: (ASSERTED,)},
+    QUEUED: {
+        JobStarted: (RUNNING,),
+        JobFailed: (FAILED,),
+        JobRequeued: (QUEUED,),
+        JobCanceled: (CANCELED,),
+        JobSkipped: (SKIPPED,),
+        JobRecorded: (ASSERTED,),
+        **_ANYTIME,
+    },
+    RUNNING: {
+        JobProgressed: (SAME,),
+        JobSucceeded: (SUCCEEDED,),
+        JobFailed: (FAILED, QUEUED),
+        JobRequeued: (QUEUED,),
+        CancelRequested: (SAME,),
+        JobCanceled: (CANCELED,),
+        JobRecorded: (ASSERTED,),
+        **_ANYTIME,
+    },
+    SUCCEEDED: {JobRequeued: (QUEUED,), JobRecorded: (SAME,), **_ANYTIME},
+    FAILED: {JobStarted: (RUNNING,), JobRequeued: (QUEUED,), JobRecorded: (ASSERTED,), **_ANYTIME},
+    CANCELED: {JobRequeued: (QUEUED,), JobRecorded: (SAME,), **_ANYTIME},
+    SKIPPED: {JobStarted: (RUNNING,), JobRequeued: (QUEUED,), JobRecorded: (ASSERTED,), **_ANYTIME},
+    DELETED: {},
+}
+"""State -> event -> the states it may lead to. A state of open text (behaviour S5.2) allows what `failed` allows."""
+
+CAUSES: Mapping[str, frozenset[Cause]] = {
+    QUEUED: frozenset({"retry"}),
+    RUNNING: frozenset({"shutdown", "lost", "snooze"}),
+    SUCCEEDED: frozenset({"rerun"}),
+    FAILED: frozenset({"retry", "rerun"}),
+    CANCELED: frozenset({"rerun"}),
+    SKIPPED: frozenset({"retry", "rerun"}),
+}
+"""State -> the causes with which JobRequeued may leave it; only a rerun leaves `succeeded` or `canceled`."""
+
+FENCED: frozenset[type[Event]] = frozenset({JobProgressed, JobSucceeded, JobFailed, JobRequeued, JobCanceled, JobAnnotated})
+"""Events that carry `start`: from a running job only the current start's are applied."""
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """All that is known of one job: the fold of its events."""
+
+    job_id: str
+    version: int = 0  # version of the last event folded in
+    chain: str = ""  # its chain hash
+    state: str = NEW
+    name: str = ""  # which kind of job
+    title: str = ""
+    queue: str = "default"
+    key: str = ""  # idempotency key
+    params: Any = None
+    priority: int = 0
+    max_attempts: int = 1
+    external: bool = False  # delivered by the user's own task queue
+    trigger: str = "manual"
+    replay_of: str = ""
+    root_id: str = ""
+    created_at: datetime | None = None  # when the first event was written
+    scheduled_at: datetime | None = None  # not to be started before
+    started_at: datetime | None = None  # of the current or last attempt
+    finished_at: datetime | None = None  # None until final
+    queued_at: str = ""  # RFC 3339 text, kept as it was first given
+    updated_at: str = ""  # RFC 3339 text, of the last event that changed anything
+    start: int = 0  # version of the current or last JobStarted: the fence
+    starts: int = 0  # how often it was started: the status's `attempts`
+    attempt: int = 0  # number of the current or last try
+    tries: int = 0  # tries used up; the next start is number tries + 1
+    worker: str = ""  # identity of the worker of the current or last attempt
+    deadline: datetime | None = None  # of the current attempt
+    progress: int | float | None = None
+    progress_message: str = ""
+    result: Any = None
+    error: str = ""
+    error_kind: str = ""
+    fields: dict[str, Any] = {}  # service fields, in the order they were first annotated
+    cancel_requested_at: datetime | None = None
+    canceled_by: str = ""
+    cancel_reason: str = ""
+    refused: list[int] = []  # starts whose late outcome was recorded as refused
+
+    def is_final(self) -> bool:
+        """Tell whether the runner is done with it: succeeded, failed, canceled or skipped."""
+        return self.state in _FINAL
+
+    def is_current(self, start: int) -> bool:
+        """Tell whether `start` is the attempt that runs the job now."""
+        return self.state == RUNNING and start == self.start
+
+
+_FINAL = frozenset({SUCCEEDED, FAILED, CANCELED, SKIPPED})
+
+
+def allowed(state: str) -> Mapping[type[Event], tuple[str, ...]]:
+    """Return what may follow in `state`: a row of TRANSITIONS."""
+    return TRANSITIONS.get(state) or (TRANSITIONS[DELETED] if state == DELETED else TRANSITIONS[FAILED])
+
+
+def check(job: Job, event: Event) -> None:
+    """Refuse an event that may not follow what `job` has been through.
+
+    Raises:
+        IllegalTransition: with what was tried, in which state, by which start, and what is allowed.
+    """
+    row = allowed(job.state)
+    targets = row.get(type(event))
+    start: int = getattr(event, "start", 0) if type(event) in FENCED else 0
+    if targets is None or not _fits(job, event, start, targets):
+        raise IllegalTransition(
+            _tried(event),
+            job_id=job.job_id,
+            state=job.state or "new",
+            allowed=tuple(cls.__name__ for cls in row),
+            start=start,
+            current=job.start,
+        )
+
+
+def _fits(job: Job, event: Event, start: int, targets: tuple[str, ...]) -> bool:
+    """Tell whether an event of the row is one for this very job: its start, its cause, the state it asserts."""
+    if start and not job.is_current(start):
+        return False
+    match event:
+        case JobRequeued():
+            asked = event.cause in ("retry", "rerun")
+            return event.cause in CAUSES.get(job.state, CAUSES[FAILED]) and bool(start) != asked
+        case JobProgressed() | JobSucceeded():
+            return bool(start)
+        case JobFailed() | JobCanceled():
+            return bool(start) == (job.state == RUNNING)
+        case JobRecorded():
+            return targets != (SAME,) or event.state == job.state
+        case _:
+            return True
+
+
+def _tried(event: Event) -> str:
+    return f"{event.type}({event.cause})" if isinstance(event, JobRequeued) else event.type
+
+
+def fold(events: Iterable[Event], job: Job | None = None, *, job_id: str = "") -> Job:
+    """Return the job after `events`; `job` itself is left as it was.
+
+    Events that are folded in already (their version is not above the job's) are passed over, so that a doubled delivery
+    changes nothing. Legality is `check`'s business, before an append: what is in the log is a fact.
+
+    Raises:
+        Corrupt: when a version is missing between the job and an event.
+    """
+    folded = Job(job_id=job_id) if job is None else msgspec.structs.replace(job)
+    touched: datetime | None = None
+    for event in events:
+        if event.version != folded.version + 1:
+            if event.version <= folded.version:
+                continue
+            raise Corrupt(
+                f"hole in the history job_id={event.job_id} expected version={folded.version + 1} found={event.version}"
+            )
+        cls = type(event)
+        _APPLY[cls](folded, event)
+        folded.version = event.version
+        folded.chain = event.chain
+        if cls is not TransitionRefused:
+            touched = None if cls is JobImported else event.at
+        if folded.created_at is None:
+            folded.created_at = event.at
+            folded.job_id = event.job_id
+    if touched is not None:
+        folded.updated_at = format_time(touched)
+    return folded
+
+
+def _queued(job: Job, event: JobQueued) -> None:
+    job.state = QUEUED
+    job.name, job.title, job.queue, job.key = event.name, event.title, event.queue, event.key
+    job.params, job.priority, job.max_attempts = event.params, event.priority, event.max_attempts
+    job.external, job.trigger = event.external, event.trigger
+    job.replay_of, job.root_id = event.replay_of, event.root_id or event.job_id
+    job.scheduled_at = event.scheduled_at or event.at
+    job.queued_at = format_time(event.at)
+
+
+def _started(job: Job, event: JobStarted) -> None:
+    if job.state == NEW:  # nobody queued it: a task of the user's queue brought it
+        job.external, job.root_id = True, event.job_id
+    job.state = RUNNING
+    job.start, job.worker, job.deadline = event.version, event.worker, event.deadline
+    job.attempt = event.attempt
+    job.starts += 1
+    job.started_at, job.finished_at = event.at, None
+    job.progress, job.progress_message = None, ""
+    job.result, job.error, job.error_kind = None, "", ""
+
+
+def _progressed(job: Job, event: JobProgressed) -> None:
+    job.progress, job.progress_message = event.percent, event.message
+
+
+def _annotated(job: Job, event: JobAnnotated) -> None:
+    job.title = event.title or job.title
+    job.name = event.command or job.name
+    if event.fields:
+        job.fields = {**job.fields, **event.fields}
+
+
+def _finish(job: Job, state: str, event: Event) -> None:
+    job.state, job.finished_at, job.deadline = state, event.at, None
+
+
+def _succeeded(job: Job, event: JobSucceeded) -> None:
+    _finish(job, SUCCEEDED, event)
+    job.tries, job.result = job.attempt, event.result
+    job.error, job.error_kind = "", ""
+
+
+def _failed(job: Job, event: JobFailed) -> None:
+    job.tries = job.attempt
+    if event.retry_at is None:
+        _finish(job, FAILED, event)
+    else:
+        _wait(job, event.retry_at)
+    job.error, job.error_kind = event.error, event.kind
+
+
+def _wait(job: Job, due: datetime) -> None:
+    job.state, job.scheduled_at, job.finished_at, job.deadline = QUEUED, due, None, None
+
+
+def _requeued(job: Job, event: JobRequeued) -> None:
+    _wait(job, event.scheduled_at or event.at)
+    if event.cause == "rerun":
+        job.tries = job.attempt = 0
+        job.result, job.error, job.error_kind = None, "", ""
+    elif event.cause == "lost":
+        job.tries = job.attempt
+    elif event.cause in ("shutdown", "snooze"):  # the try is handed back
+        job.tries = job.attempt - 1
+    if event.cause in ("rerun", "retry"):
+        job.cancel_requested_at, job.canceled_by, job.cancel_reason = None, "", ""
+
+
+def _cancel_requested(job: Job, event: Event) -> None:
+    if job.cancel_requested_at is None:  # the first who and why are kept (CAN-04)
+        job.cancel_requested_at, job.canceled_by, job.cancel_reason = event.at, event.actor, event.reason
+
+
+def _canceled(job: Job, event: JobCanceled) -> None:
+    _cancel_requested(job, event)
+    _finish(job, CANCELED, event)
+
+
+def _skipped(job: Job, event: JobSkipped) -> None:
+    _finish(job, SKIPPED, event)
+    job.error = event.reason
+
+
+def _refused(job: Job, event: TransitionRefused) -> None:
+    if event.start not in job.refused:
+        job.refused = [*job.refused, event.start]
+
+
+def _recorded(job: Job, event: JobRecorded) -> None:
+    _assert_state(job, event.state, event)
+    _assert_values(job, event.changes)
+
+
+def _imported(job: Job, event: JobImported) -> None:
+    job.external, job.root_id = True, event.job_id
+    _assert_state(job, event.state, event)
+    _assert_values(job, event.record)
+
+
+def _assert_state(job: Job, state: str, event: Event) -> None:
+    if job.state == NEW:
+        job.external, job.root_id = True, event.job_id
+    if state == job.state:
+        return
+    if state == RUNNING:  # an asserted start is a start: it fences like one
+        job.start, job.worker, job.attempt = event.version, event.actor, job.tries + 1
+        job.starts += 1
+        job.started_at, job.finished_at, job.deadline = event.at, None, None
+    elif state in _FINAL:
+        job.finished_at = event.at
+    job.state = state
+
+
+def _assert_values(job: Job, values: Mapping[str, Any]) -> None:
+    """Set what a record says: common keys where they belong, all others are service fields."""
+    for key, value in values.items():
+        attribute = _RECORD_KEYS.get(key)
+        if attribute:
+            setattr(job, attribute, value)
+        elif key not in ("job_id", "state", "version"):
+            job.fields = {**job.fields, key: value}
+
+
+_RECORD_KEYS: Mapping[str, str] = {
+    "command": "name",
+    "title": "title",
+    "error": "error",
+    "attempts": "starts",
+    "queued_at": "queued_at",
+    "updated_at": "updated_at",
+    "progress": "progress",
+    "progress_message": "progress_message",
+}
+
+
+def _deleted(job: Job, event: JobDeleted) -> None:
+    """Keep nothing of the job but that it was there (personal data goes with it)."""
+    blank = Job(job_id=job.job_id, created_at=job.created_at, refused=job.refused, start=job.start)
+    for field in msgspec.structs.fields(Job):
+        setattr(job, field.name, getattr(blank, field.name))
+    job.state = DELETED
+
+
+_APPLY: Mapping[type[Event], Callable[[Job, Any], None]] = {
+    JobQueued: _queued,
+    JobStarted: _started,
+    JobProgressed: _progressed,
+    JobAnnotated: _annotated,
+    JobSucceeded: _succeeded,
+    JobFailed: _failed,
+    JobRequeued: _requeued,
+    CancelRequested: _cancel_requested,
+    JobCanceled: _canceled,
+    JobSkipped: _skipped,
+    TransitionRefused: _refused,
+    JobRecorded: _recorded,
+    JobImported: _imported,
+    JobDeleted: _deleted,
+}
+
+
+def due_at(job: Job) -> datetime:
+    """Return when a queued job may be started: aware UTC."""
+    return job.scheduled_at or job.created_at or datetime.fromtimestamp(0, UTC)
+
+
+def diagram() -> str:
+    """Return TRANSITIONS as a Mermaid state diagram, for people."""
+    lines = ["stateDiagram-v2"]
+    for state, row in TRANSITIONS.items():
+        edges: dict[str, list[str]] = {}
+        for cls, targets in row.items():
+            for target in targets:
+                if target not in (SAME, ASSERTED, DELETED):
+                    edges.setdefault(target, []).append(_edge(cls, state))
+        lines += [f"    {state or '[*]'} --> {to}: {', '.join(labels)}" for to, labels in edges.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _edge(cls: type[Event], state: str) -> str:
+    return f"JobRequeued({' or '.join(sorted(CAUSES[state]))})" if cls is JobRequeued else cls.__name__
