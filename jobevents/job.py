@@ -100,6 +100,7 @@ class Job(msgspec.Struct, omit_defaults=True):
     max_attempts: int = 1
     external: bool = False  # delivered by the user's own task queue
     trigger: str = "manual"
+    triggered_by: str = ""  # who queued it
     replay_of: str = ""
     root_id: str = ""
     created_at: datetime | None = None  # when the first event was written
@@ -220,7 +221,7 @@ def _queued(job: Job, event: JobQueued) -> None:
     job.state = QUEUED
     job.name, job.title, job.queue, job.key = event.name, event.title, event.queue, event.key
     job.params, job.priority, job.max_attempts = event.params, event.priority, event.max_attempts
-    job.external, job.trigger = event.external, event.trigger
+    job.external, job.trigger, job.triggered_by = event.external, event.trigger, event.actor
     job.replay_of, job.root_id = event.replay_of, event.root_id or event.job_id
     job.scheduled_at = event.scheduled_at or event.at
     job.queued_at = format_time(event.at)
@@ -229,6 +230,7 @@ def _queued(job: Job, event: JobQueued) -> None:
 def _started(job: Job, event: JobStarted) -> None:
     if job.state == NEW:  # nobody queued it: a task of the user's queue brought it
         job.external, job.root_id = True, event.job_id
+    _leave_final(job)
     job.state = RUNNING
     job.start, job.worker, job.deadline = event.version, event.worker, event.deadline
     job.attempt = event.attempt
@@ -272,7 +274,14 @@ def _wait(job: Job, due: datetime) -> None:
     job.state, job.scheduled_at, job.finished_at, job.deadline = QUEUED, due, None, None
 
 
+def _leave_final(job: Job) -> None:
+    """Give up the idempotency key for good: the end released it, and somebody else may hold it now (IDE-07)."""
+    if job.is_final():
+        job.key = ""
+
+
 def _requeued(job: Job, event: JobRequeued) -> None:
+    _leave_final(job)
     _wait(job, event.scheduled_at or event.at)
     if event.cause == "rerun":
         job.tries = job.attempt = 0
@@ -321,6 +330,7 @@ def _assert_state(job: Job, state: str, event: Event) -> None:
         job.external, job.root_id = True, event.job_id
     if state == job.state:
         return
+    _leave_final(job)
     if state == RUNNING:  # an asserted start is a start: it fences like one
         job.start, job.worker, job.attempt = event.version, event.actor, job.tries + 1
         job.starts += 1

@@ -1,0 +1,145 @@
+"""The one boundary where text is made safe and values are refused, before anything is encoded or written.
+
+Text that people write or read (titles, errors, log lines) is always storable afterwards: bad characters are replaced, and what
+is too long loses its middle. Names and JSON values are never changed: they are taken exactly, or refused with the place.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from jobevents.errors import InvalidValue
+
+PAYLOAD_LIMIT: Final = 64 * 1024  # bytes of JSON: what every transport behind us carries (Cloud Tasks: 100 KiB)
+DEPTH_LIMIT: Final = 100  # levels: msgspec recurses, and no reader wants more
+NAME_LIMIT: Final = 255  # bytes of a job name, queue, key or worker
+TITLE_LIMIT: Final = 1024  # bytes; the limits below too
+REASON_LIMIT: Final = 2048
+LINE_LIMIT: Final = 8 * 1024
+ERROR_LIMIT: Final = 16 * 1024
+TRACEBACK_LIMIT: Final = 32 * 1024
+
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f\u0085\u2028\u2029\ud800-\udfff]")
+
+Scrub = Callable[[Any], Any]
+"""Called on payloads, fields, errors and results before they are encoded: returns what may be kept."""
+
+
+def clean_text(text: str, limit: int) -> str:
+    """Return `text` so that every backend can store it, at most `limit` bytes of UTF-8.
+
+    Control characters become their pictures (NUL: U+2400), lone surrogates U+FFFD; tab, line feed and carriage return stay.
+    What is too long keeps its start and its end, with a mark between that says how many bytes were cut.
+    """
+    if _UNSAFE.search(text):
+        text = _UNSAFE.sub(_picture, text)
+    if len(text) <= limit // 4:
+        return text
+    data = text.encode()
+    return text if len(data) <= limit else _without_middle(data, limit)
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return "\ufffd" if code >= 0xD800 else "\u2421" if code == 0x7F else chr(0x2400 + code)
+
+
+def _without_middle(data: bytes, limit: int) -> str:
+    mark = f" …[{len(data) - limit} bytes cut]… "
+    room = max(0, limit - len(mark.encode()))
+    tail = room // 3
+    head = data[: room - tail].decode(errors="ignore")
+    return head + mark + (data[len(data) - tail :].decode(errors="ignore") if tail else "")
+
+
+def check_name(what: str, text: str, *, optional: bool = False) -> str:
+    """Return an identifier (job name, queue, key) as it is, or refuse it: identifiers are never changed.
+
+    Raises:
+        InvalidValue: when it is empty, longer than 255 bytes, or holds a control character or a lone surrogate.
+    """
+    if not isinstance(text, str):
+        raise InvalidValue(f"{what} must be text, not {type(text).__name__}")
+    if not text and not optional:
+        raise InvalidValue(f"{what} is required")
+    if _CONTROL.search(text):
+        raise InvalidValue(f"{what} holds a control character or a lone surrogate value={text[:80]!r}")
+    if len(text.encode()) > NAME_LIMIT:
+        raise InvalidValue(f"{what} is too long size={len(text.encode())} limit={NAME_LIMIT} bytes")
+    return text
+
+
+def check_json(what: str, value: Any, *, limit: int = PAYLOAD_LIMIT) -> Any:
+    """Return a JSON value that encodes and decodes to itself on every backend.
+
+    A msgspec Struct or a dataclass is taken as the dict it encodes to, a tuple as a list.
+
+    Raises:
+        InvalidValue: with the path to what JSON cannot hold exactly (NaN, integers beyond 64 bits, dates, sets, keys that
+            are not text, more than 100 levels), or with size and limit in bytes.
+    """
+    if value is None:
+        return None
+    if hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__"):
+        value = msgspec.to_builtins(value)
+    _check_value(what, value, "$", DEPTH_LIMIT)
+    size = len(msgspec.json.encode(value))
+    if size > limit:
+        raise InvalidValue(f"{what} is too large size={size} limit={limit} bytes; store it elsewhere and pass where it is")
+    return value
+
+
+def _check_value(what: str, value: Any, path: str, depth: int) -> None:
+    kind = type(value)
+    if kind is str:
+        if not value.isascii() and _SURROGATE.search(value):
+            raise InvalidValue(f"{what} holds a lone surrogate", path=path)
+    elif kind is int:
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise InvalidValue(f"{what} holds an integer beyond 64 bits; pass it as text", path=path)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise InvalidValue(f"{what} holds {value}, which JSON cannot", path=path)
+    elif kind is dict or kind is list or kind is tuple:
+        _check_items(what, value, path, depth)
+    elif value is not None and kind is not bool:
+        raise InvalidValue(f"{what} holds a {kind.__name__}, which JSON cannot; pass it as text", path=path)
+
+
+def _check_items(what: str, value: Any, path: str, depth: int) -> None:
+    if not depth:
+        raise InvalidValue(f"{what} is nested more than {DEPTH_LIMIT} levels deep (or holds itself)", path=path[:200])
+    if type(value) is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise InvalidValue(f"{what} has a key that is not text key={key!r:.80}", path=path)
+            _check_value(f"the key of {what}", key, path, depth)
+            _check_value(what, item, f"{path}.{key}", depth - 1)
+    else:
+        for position, item in enumerate(value):
+            _check_value(what, item, f"{path}[{position}]", depth - 1)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_instant(what: str, when: datetime) -> datetime:
+    """Return an aware datetime in UTC; a naive one is refused, since it means two things (TIM-01).
+
+    Raises:
+        InvalidValue: when it has no zone, or is outside what UTC can name.
+    """
+    if not isinstance(when, datetime):
+        raise InvalidValue(f"{what} must be a datetime, not {type(when).__name__}")
+    if when.tzinfo is None or when.utcoffset() is None:
+        raise InvalidValue(f"{what} has no time zone value={when.isoformat()}; use datetime.now(timezone.utc) or add a zone")
+    try:
+        return when.astimezone(UTC)
+    except OverflowError:
+        raise InvalidValue(f"{what} is outside the years 1 to 9999 in UTC value={when.isoformat()}") from None

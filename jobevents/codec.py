@@ -1,0 +1,127 @@
+"""Bytes and events: the canonical JSON body, the chain over all bodies of a job, and the Mapper that eventsourcing stores with.
+
+Stored bytes are the body with `chain` as its last key, the same on every backend, in the message and in the export:
+`chain_n = blake2b-128(chain_{n-1} || body_n)`. An edit, a hole, a fork or a swap anywhere shows, the last event's too.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from eventsourcing.persistence import Mapper, StoredEvent
+
+from jobevents.errors import Corrupt
+from jobevents.events import EVENT_TYPES, AnyEvent, Event
+
+NO_CHAIN = ""  # what the first event of a job is chained to
+
+_CHAIN_KEY = b',"chain":"'
+_TAIL = len(_CHAIN_KEY) + 32 + 2  # the key, 32 hex digits, the closing quote and brace
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyEvent).decode
+
+
+def encode(event: Event) -> bytes:
+    """Return the canonical body of an event, without its chain."""
+    return _encode(msgspec.structs.replace(event, chain="") if event.chain else event)
+
+
+def link(chain: str, body: bytes) -> str:
+    """Return the chain hash after `body`: 32 hexadecimal digits."""
+    return blake2b(bytes.fromhex(chain) + body, digest_size=16).hexdigest()
+
+
+def seal(body: bytes, chain: str) -> bytes:
+    """Return the bytes to store: `body` with `chain` as its last key."""
+    return body[:-1] + _CHAIN_KEY + chain.encode() + b'"}'
+
+
+def unseal(data: bytes) -> tuple[bytes, str]:
+    """Return (body, chain) of stored bytes.
+
+    Raises:
+        Corrupt: when they do not end in a chain.
+    """
+    head, tail = data[:-_TAIL], data[-_TAIL:]
+    if not (tail.startswith(_CHAIN_KEY) and tail.endswith(b'"}')):
+        raise Corrupt(f"stored event does not end in its chain end={data[-60:]!r}")
+    return head + b"}", tail[len(_CHAIN_KEY) : -2].decode(errors="replace")
+
+
+def decode(data: bytes) -> Event:
+    """Return the event in stored bytes (or in a bare body: its chain is then empty).
+
+    Raises:
+        Corrupt: when the bytes are no event, or one of a type that this version does not know.
+    """
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise Corrupt(_explain(data, error)) from error
+
+
+def _explain(data: bytes, error: Exception) -> str:
+    try:
+        name = msgspec.json.decode(data, type=dict[str, Any]).get("type", "")
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        name = ""
+    if name and name not in EVENT_TYPES:
+        return f"event type unknown to this version type={name!s:.80}; upgrade jobevents to read it"
+    return f"event cannot be decoded: {error} data={data[:120]!r}"
+
+
+def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:
+    """Return the positions (0-based) at which a job's stored events do not fit the chain before them."""
+    broken = []
+    for position, data in enumerate(stored):
+        body, found = unseal(data)
+        if link(chain, body) != found:
+            broken.append(position)
+        chain = found
+    return broken
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """An event as it goes into a recorder: with its chain, and the bytes already made."""
+
+    event: Event
+    data: bytes
+    chain: str
+
+    @property
+    def originator_id(self) -> str:
+        """The job's id."""
+        return self.event.job_id
+
+    @property
+    def originator_version(self) -> int:
+        """The event's version."""
+        return self.event.version
+
+
+class EventMapper(Mapper[str]):
+    """What eventsourcing's EventStore maps with: our bytes, the event's type as the topic."""
+
+    def __init__(self) -> None:
+        """Need no transcoder: the codec is one function each way."""
+
+    def to_stored_event(self, domain_event: Any) -> StoredEvent:
+        """Return what a recorder stores of a Sealed event."""
+        event: Event = domain_event.event
+        return StoredEvent(event.job_id, event.version, event.type, domain_event.data)
+
+    def to_domain_event(self, stored_event: StoredEvent) -> Any:
+        """Return the event that was stored.
+
+        Raises:
+            Corrupt: when it cannot be read, or is not the event of this slot.
+        """
+        event = decode(stored_event.state)
+        if event.version != stored_event.originator_version or event.job_id != stored_event.originator_id:
+            raise Corrupt(
+                f"stored event is of another slot job_id={stored_event.originator_id} "
+                f"version={stored_event.originator_version} found={event.job_id}#{event.version}"
+            )
+        return event

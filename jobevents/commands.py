@@ -1,0 +1,281 @@
+"""What people and programs ask of jobs: submit, cancel, retry, rerun, delete. Each is one decision on one folded job."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Any, Self
+
+import msgspec
+
+from jobevents import boundary, ids
+from jobevents.emit import By, Draft, Emitter
+from jobevents.errors import Conflict, Gone, InvalidValue, KeyTaken, NotFound
+from jobevents.events import CancelRequested, JobCanceled, JobDeleted, JobQueued, JobRequeued
+from jobevents.job import DELETED, QUEUED, RUNNING, Job
+
+PREFIX_LIMIT = 64  # characters of the job's name that start its id; an id has 128
+
+_sorted_json = msgspec.json.Encoder(order="sorted").encode
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """One job to submit, as `Jobs.submit` takes it; None means the default."""
+
+    name: str  # which kind of job
+    params: Any = None  # JSON value, at most 64 KiB
+    id: str | None = None  # given by the caller; None: made from the name
+    title: str = ""  # for people
+    queue: str | None = None
+    key: str | None = None  # idempotency key
+    at: datetime | str | None = None  # aware datetime or ISO 8601 text with a zone
+    delay: timedelta | float | None = None  # seconds from now
+    priority: int | None = None
+    max_attempts: int | None = None
+    external: bool = False
+
+
+class Submitted(str):
+    """A job id that also says whether the job is new: `created` is False when a job was found by its id or key."""
+
+    __slots__ = ("created",)
+    created: bool
+
+    def __new__(cls, job_id: str, *, created: bool) -> Self:
+        made = super().__new__(cls, job_id)
+        made.created = created
+        return made
+
+
+class CancelOutcome(StrEnum):
+    """What a cancel came to."""
+
+    UNKNOWN = "unknown"  # there is no such job
+    ALREADY_FINAL = "already final"  # it had ended before
+    CANCELED = "canceled"  # it had not started, and never will
+    REQUESTED = "requested"  # it runs; its worker has been asked to stop
+
+
+def submit(emitter: Emitter, wanted: Submission, by: By) -> Submitted:
+    """Queue one job and return its id; with a key that an unfinished job holds, that job's id.
+
+    Raises:
+        InvalidValue: something cannot be stored; nothing was written.
+        KeyTaken: the unfinished job with this key has other params.
+        Conflict: a job with this id exists, and is not this one.
+        Gone: the job with this id was deleted.
+    """
+    return submit_many(emitter, [wanted], by)[0]
+
+
+def submit_many(emitter: Emitter, wanted: Sequence[Submission], by: By) -> list[Submitted]:
+    """Queue several jobs in one transaction, all or none, and return their ids in order."""
+    drafts = [_draft(one, emitter.clock()) for one in wanted]
+    answers: dict[int, Submitted] = {}
+    firsts: dict[tuple[str, str], int] = {}
+    for position, draft in enumerate(drafts):
+        key = (draft.event.name, draft.event.key)
+        first = firsts.setdefault(key, position) if key[1] else position
+        if first != position:
+            _same_or_taken(drafts[first].event, draft.event, drafts[first].job_id)
+            answers[position] = Submitted(drafts[first].job_id, created=False)
+    while pending := {p: d for p, d in enumerate(drafts) if p not in answers}:
+        try:
+            emitter.create({d.job_id: d.draft for d in pending.values()}, by)
+        except KeyTaken as taken:
+            _answer_holder(emitter, pending, taken, answers)
+        except Conflict:
+            _answer_existing(emitter, pending, answers)
+        else:
+            answers |= {p: Submitted(d.job_id, created=True) for p, d in pending.items()}
+    return [answers[position] for position in range(len(drafts))]
+
+
+class _Draft(msgspec.Struct, frozen=True):
+    job_id: str
+    event: JobQueued  # as it would be, to compare with
+    draft: Draft
+
+
+def _draft(wanted: Submission, now: datetime) -> _Draft:
+    """Check everything that can be checked before anything is written."""
+    name = boundary.check_name("name", wanted.name)
+    fields: dict[str, Any] = {
+        "name": name,
+        "params": boundary.check_json("params", wanted.params),
+        "title": boundary.clean_text(wanted.title, boundary.TITLE_LIMIT),
+        "queue": boundary.check_name("queue", "default" if wanted.queue is None else wanted.queue),
+        "key": boundary.check_name("key", wanted.key or "", optional=True),
+        "scheduled_at": due(wanted.at, wanted.delay, now),
+        "priority": _whole("priority", wanted.priority, 0, -(2**15), 2**15 - 1),
+        "max_attempts": _whole("max_attempts", wanted.max_attempts, 1, 1, 2**15 - 1),
+        "external": wanted.external,
+    }
+    job_id = ids.validate(wanted.id) if wanted.id is not None else ids.new_id(name[:PREFIX_LIMIT], now)
+    return _Draft(job_id, JobQueued(job_id=job_id, version=1, id="", at=now, **fields), partial(JobQueued, **fields))
+
+
+def due(at: datetime | str | None, delay: timedelta | float | None, now: datetime) -> datetime | None:
+    """Return the instant a job is wanted at, aware UTC; None for at once.
+
+    Raises:
+        InvalidValue: a time without a zone, both given, or an instant that no calendar has.
+    """
+    if at is not None and delay is not None:
+        raise InvalidValue("give at or delay, not both")
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError as error:
+            raise InvalidValue(f"at is no ISO 8601 time value={at!r:.60}") from error
+    if at is not None:
+        return boundary.check_instant("at", at)
+    if delay is None:
+        return None
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    try:
+        if math.isnan(seconds):
+            raise InvalidValue("delay is not a number")
+        return now.astimezone(UTC) + timedelta(seconds=seconds)
+    except (OverflowError, TypeError) as error:
+        raise InvalidValue(f"delay is outside what a calendar holds delay={delay!r:.60}") from error
+
+
+def _whole(what: str, value: int | None, default: int, low: int, high: int) -> int:
+    if value is None:
+        return default
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidValue(f"{what} must be a whole number from {low} to {high} value={value!r:.40}")
+    return value
+
+
+def _same_or_taken(active: JobQueued | Job, wanted: JobQueued, holder: str) -> None:
+    if _sorted_json(active.params) != _sorted_json(wanted.params):
+        raise KeyTaken("an unfinished job with other params holds the idempotency key", job_id=holder, key=wanted.key)
+
+
+def _answer_holder(
+    emitter: Emitter, pending: Mapping[int, _Draft], taken: KeyTaken, answers: dict[int, Submitted]
+) -> None:
+    """Answer the submission whose key is taken with the holder, unless that has ended meanwhile."""
+    holder = emitter.load(taken.job_id)
+    if holder.is_final() or not holder.version or holder.state == DELETED:
+        return  # the key is free again: the next round takes it
+    for position, draft in pending.items():
+        if (draft.event.name, draft.event.key) == (holder.name, holder.key):
+            _same_or_taken(holder, draft.event, holder.job_id)
+            answers[position] = Submitted(holder.job_id, created=False)
+            return
+
+
+def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: dict[int, Submitted]) -> None:
+    """Answer submissions whose id exists: the same job again is that job, another is a conflict."""
+    for position, draft in pending.items():
+        job = emitter.load(draft.job_id)
+        if not job.version:
+            continue
+        if job.state == DELETED:
+            raise Gone(f"the job with this id was deleted, and a deleted job never comes back job_id={draft.job_id}")
+        if job.name != draft.event.name or _sorted_json(job.params) != _sorted_json(draft.event.params):
+            raise Conflict(f"another job has this id job_id={draft.job_id} name={job.name}; use a fresh id")
+        answers[position] = Submitted(draft.job_id, created=False)
+
+
+def cancel(emitter: Emitter, job_id: str, by: By) -> CancelOutcome:
+    """Cancel a job that has not started, or ask the worker of a running one to stop; repeating it changes nothing."""
+
+    def decide(job: Job) -> list[Draft]:
+        if job.state == QUEUED:
+            return [JobCanceled]
+        return [CancelRequested] if job.state == RUNNING and job.cancel_requested_at is None else []
+
+    change = emitter.change(job_id, decide, by)
+    if change.job.state == RUNNING:
+        return CancelOutcome.REQUESTED
+    if change.events:
+        return CancelOutcome.CANCELED
+    return CancelOutcome.ALREADY_FINAL if known(change.job) else CancelOutcome.UNKNOWN
+
+
+def retry(emitter: Emitter, job_id: str, by: By) -> None:
+    """Queue a failed job for another try, or a job that waits for its next try at once.
+
+    Raises:
+        NotFound: there is no such job.
+        IllegalTransition: it runs, or has succeeded or been canceled (that takes a rerun).
+    """
+    _requeue(emitter, job_id, "retry", by)
+
+
+def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> Submitted:
+    """Queue a finished job again from its first try, as itself or as a new job with the same params (behaviour M11).
+
+    Raises:
+        NotFound: there is no such job.
+        IllegalTransition: it has not finished.
+    """
+    if not as_new:
+        _requeue(emitter, job_id, "rerun", by)
+        return Submitted(job_id, created=False)
+    job = must_exist(emitter.load(job_id), job_id)
+    if not job.is_final():
+        raise Conflict(f"only a finished job can be run again as a new one job_id={job_id} state={job.state}")
+    new_id = ids.new_id(job.name[:PREFIX_LIMIT], emitter.clock())
+    draft = partial(
+        JobQueued,
+        name=job.name,
+        params=job.params,
+        title=job.title,
+        queue=job.queue,
+        priority=job.priority,
+        max_attempts=job.max_attempts,
+        external=job.external,
+        trigger="replay",
+        replay_of=job_id,
+        root_id=job.root_id or job_id,
+    )
+    emitter.create({new_id: draft}, by)
+    return Submitted(new_id, created=True)
+
+
+def _requeue(emitter: Emitter, job_id: str, cause: str, by: By) -> None:
+    def decide(job: Job) -> list[Draft]:
+        must_exist(job, job_id)
+        return [partial(JobRequeued, cause=cause)]
+
+    emitter.change(job_id, decide, by)
+
+
+def delete(emitter: Emitter, job_id: str, by: By, *, artifacts: bool = False) -> bool:
+    """Append the tombstone; False when it is there already.
+
+    Raises:
+        NotFound: there never was such a job.
+    """
+
+    def decide(job: Job) -> list[Draft]:
+        if not job.version:
+            raise NotFound(f"no such job job_id={job_id}")
+        return [] if job.state == DELETED else [partial(JobDeleted, artifacts=artifacts)]
+
+    return bool(emitter.change(job_id, decide, by).events)
+
+
+def known(job: Job) -> bool:
+    """Tell whether there is such a job: it has events, and the last is no tombstone."""
+    return job.version > 0 and job.state != DELETED
+
+
+def must_exist(job: Job, job_id: str) -> Job:
+    """Return the job.
+
+    Raises:
+        Gone: it was deleted.
+        NotFound: it never was.
+    """
+    if job.state == DELETED:
+        raise Gone(f"the job was deleted job_id={job_id} deleted_at={job.updated_at}")
+    if not job.version:
+        raise NotFound(f"no such job job_id={job_id}")
+    return job

@@ -1,0 +1,176 @@
+"""Every write takes this way: fold the job, decide, check the transition, append, then tell the observers.
+
+The append decides races: a decision is made on the state as this process knows it, and when another event took the slot,
+that event is folded in and the decision is made again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+import msgspec
+from lru import LRU
+
+from jobevents import boundary
+from jobevents.errors import Conflict, JobEventsError, KeyTaken
+from jobevents.events import Event, new_event_id
+from jobevents.job import Job, check, fold
+from jobevents.log import EventLog, Head
+
+CACHED_JOBS = 4096  # folded jobs a process keeps: about 2 KiB each
+
+Clock: TypeAlias = Callable[[], datetime]
+Draft: TypeAlias = Callable[..., Event]
+"""An event but for the common fields, such as `partial(JobStarted, attempt=1)`."""
+Decide: TypeAlias = Callable[[Job], Iterable[Draft]]
+"""Look at a job and say what should be appended; nothing when there is nothing to do. May be called more than once."""
+
+logger = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Told of a job after its events were appended, in the appending thread; what it raises is logged, never passed on."""
+
+    def __call__(self, job: Job, events: Sequence[Event]) -> None:
+        """Take notice of `events`, after which the job is `job`."""
+
+
+class By(msgspec.Struct, frozen=True):
+    """Who writes, why, and through what."""
+
+    actor: str = ""
+    reason: str = ""
+    trace: str = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What came of a decision."""
+
+    job: Job  # the job afterwards
+    events: Sequence[Event] = ()  # what was appended, in order
+
+
+class Emitter:
+    """Appends what callers decide, and keeps the jobs it folded. Safe for threads."""
+
+    def __init__(self, log: EventLog, *, clock: Clock, observers: Sequence[Observer] = ()) -> None:
+        self.log = log
+        self.clock = clock
+        self._observers = list(observers)
+        self._jobs: LRU[str, Job] = LRU(CACHED_JOBS)
+        self._lock = threading.Lock()
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` of every change from now on."""
+        self._observers.append(observer)
+
+    def load(self, job_id: str) -> Job:
+        """Return the job as the log has it now: the cached fold and one read of what came after it.
+
+        A job without events has version 0.
+
+        Raises:
+            Corrupt, Unavailable, PermissionDenied: what the log says.
+        """
+        return self._refresh(job_id, self._cached(job_id))
+
+    def change(self, job_id: str, decide: Decide, by: By) -> Change:
+        """Append what `decide` asks for, all of it or nothing, and return the job afterwards.
+
+        Raises:
+            IllegalTransition: the job's state, read afresh, does not allow it.
+            KeyTaken: an unfinished job holds the idempotency key.
+            AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
+            Whatever `decide` raises, if it does so on the state read afresh.
+        """
+        job = self._cached(job_id)
+        fresh = job is None
+        if job is None:
+            job = self._refresh(job_id, None)
+        while True:
+            try:
+                events = self._make(job, decide(job), by)
+            except JobEventsError:
+                if fresh:
+                    raise
+                events = []
+            if events:
+                try:
+                    return self._append(job, events)
+                except KeyTaken:
+                    raise
+                except Conflict:
+                    pass
+            elif fresh:
+                return Change(job)
+            job, fresh = self._refresh(job_id, job), True
+
+    def create(self, drafts: Mapping[str, Draft], by: By) -> dict[str, Event]:
+        """Append the first event of several new jobs in one transaction.
+
+        Raises:
+            Conflict: one of the jobs exists already; nothing was written.
+            KeyTaken: an unfinished job holds one of the idempotency keys; nothing was written.
+        """
+        made = {job_id: self._make(Job(job_id=job_id), [draft], by)[0] for job_id, draft in drafts.items()}
+        rows = [fold([event]) for event in made.values()]
+        stored = self.log.append(list(made.values()), rows=rows)
+        for event in stored:
+            self._done(fold([event]), [event])
+        return {event.job_id: event for event in stored}
+
+    def _make(self, job: Job, drafts: Iterable[Draft], by: By) -> list[Event]:
+        """Complete the drafts and check each against the state that those before it lead to."""
+        events: list[Event] = []
+        now = self.clock()
+        actor = boundary.clean_text(by.actor, boundary.NAME_LIMIT)
+        reason = boundary.clean_text(by.reason, boundary.REASON_LIMIT)
+        for draft in drafts:
+            event = draft(
+                job_id=job.job_id,
+                version=job.version + len(events) + 1,
+                id=new_event_id(),
+                at=now,
+                **({"actor": actor} if actor else {}),
+                **({"reason": reason} if reason else {}),
+                **({"trace": by.trace} if by.trace else {}),
+            )
+            check(fold(events, job) if events else job, event)
+            events.append(event)
+        return events
+
+    def _append(self, job: Job, events: list[Event]) -> Change:
+        after = fold(events, job)
+        stored = self.log.append(events, heads={job.job_id: Head(job.version, job.chain)}, rows=(after,))
+        after.chain = stored[-1].chain
+        return self._done(after, stored)
+
+    def _done(self, job: Job, events: Sequence[Event]) -> Change:
+        self._keep(job)
+        for observer in self._observers:
+            try:
+                observer(job, events)
+            except Exception:  # the event is stored: what a view does with it is the view's trouble
+                logger.warning("observer failed job_id=%s version=%d", job.job_id, job.version, exc_info=True)
+        return Change(job, events)
+
+    def _cached(self, job_id: str) -> Job | None:
+        with self._lock:
+            return self._jobs.get(job_id)
+
+    def _keep(self, job: Job) -> None:
+        with self._lock:
+            known = self._jobs.get(job.job_id)
+            if known is None or known.version < job.version:
+                self._jobs[job.job_id] = job
+
+    def _refresh(self, job_id: str, job: Job | None) -> Job:
+        news = self.log.read(job_id, after=job.version if job else 0)
+        if job is not None and not news:
+            return job
+        job = fold(news, job, job_id=job_id)
+        if job.version:
+            self._keep(job)
+        return job

@@ -1,0 +1,302 @@
+"""Jobs, what `connect` returns: submit, guard, command and read jobs. Each method is one step of the layers beneath."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from jobevents import boundary, commands, ids, records
+from jobevents.attempt import Attempt, OnUnreadable, Worker
+from jobevents.blobs import Blobs
+from jobevents.commands import CancelOutcome, Submission, Submitted
+from jobevents.emit import By, Emitter, Observer
+from jobevents.errors import InvalidValue, Misconfigured, NotFound
+from jobevents.events import Event
+from jobevents.job import Job, fold
+from jobevents.log import EventLog
+from jobevents.recorder import StatusStore
+from jobevents.status import Status
+from jobevents.store import LogTable, RunTable
+from jobevents.telemetry import Counts
+from jobevents.workers import identity
+
+if TYPE_CHECKING:
+    from jobevents.aio import AioJobs
+
+S = TypeVar("S", bound=Status)
+
+logger = logging.getLogger(__name__)
+
+
+class Jobs:
+    """All jobs of one log. Safe for threads; close it, or use it as a context manager.
+
+    `actor` and `reason` on every method that writes: who, and why; they stay on the event for good.
+    """
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        *,
+        runs: RunTable,
+        run_logs: LogTable,
+        blobs: Blobs,
+        prefix: str = "",
+        actor: str = "",
+        scrub: boundary.Scrub | None = None,
+        on_unreadable: OnUnreadable = "raise",
+    ) -> None:
+        if on_unreadable not in ("raise", "run"):
+            raise Misconfigured(f"on_unreadable must be 'raise' or 'run' value={on_unreadable!r}")
+        self.counts = Counts()
+        self.runs = runs
+        self.run_logs = run_logs
+        self._emitter = emitter
+        self._blobs = blobs
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._closers: list[Callable[[], None]] = []
+        self._actor = actor
+        self._scrub = scrub or _keep
+        self._on_unreadable: OnUnreadable = on_unreadable
+
+    @property
+    def log(self) -> EventLog:
+        """The event log: the truth."""
+        return self._emitter.log
+
+    @property
+    def blobs(self) -> Blobs:
+        """Where the projections are kept, beside whatever the services keep there."""
+        return self._blobs
+
+    @property
+    def aio(self) -> "AioJobs":
+        """The same methods, awaitable, never blocking the event loop."""
+        from jobevents.aio import AioJobs  # noqa: PLC0415  # aio wraps this module
+
+        return AioJobs(self)
+
+    def submit(
+        self,
+        name: str,
+        params: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002  # the public name
+        title: str = "",
+        queue: str | None = None,
+        key: str | None = None,
+        at: datetime | str | None = None,
+        delay: timedelta | float | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        external: bool = False,
+        actor: str | None = None,
+        reason: str = "",
+    ) -> Submitted:
+        """Queue a job and return its id; `.created` tells whether it is new.
+
+        Args:
+            name: which kind of job; its id starts with it.
+            params: JSON value for the handler, at most 64 KiB.
+            id: the job's id, for callers that have one; submitting the same job again is that job.
+            key: idempotency key: while a job with this name and key is unfinished, its id is returned instead.
+            at: not before; an aware datetime or ISO 8601 text with a zone.
+            delay: not before; seconds or a timedelta from now.
+            max_attempts: tries before it stays failed.
+            external: the caller's own task queue delivers it.
+
+        Raises:
+            InvalidValue: something cannot be stored; nothing was written.
+            KeyTaken: the unfinished job with this key has other params.
+            Conflict: another job has this id. Gone: it was deleted.
+            Unavailable, PermissionDenied, Corrupt, AppendUnknown: what the log says.
+        """
+        wanted = Submission(
+            name=name,
+            params=self._scrub(params),
+            id=id,
+            title=title,
+            queue=queue,
+            key=key,
+            at=at,
+            delay=delay,
+            priority=priority,
+            max_attempts=max_attempts,
+            external=external,
+        )
+        return commands.submit(self._emitter, wanted, self._by(actor, reason))
+
+    def submit_many(
+        self, wanted: Sequence[Submission | Mapping[str, Any]], *, actor: str | None = None, reason: str = ""
+    ) -> list[Submitted]:
+        """Queue several jobs in one transaction, all or none; each a Submission or a dict with its fields.
+
+        Raises: as `submit`.
+        """
+        try:
+            asked = [one if isinstance(one, Submission) else Submission(**one) for one in wanted]
+        except TypeError as error:
+            raise InvalidValue(f"not a submission: {error}") from error
+        scrubbed = [msgspec.structs.replace(one, params=self._scrub(one.params)) for one in asked]
+        return commands.submit_many(self._emitter, scrubbed, self._by(actor, reason)) if scrubbed else []
+
+    def attempt(
+        self,
+        job_id: str,
+        *,
+        worker: str | None = None,
+        deadline_s: float | None = None,
+        on_unreadable: OnUnreadable | None = None,
+        strict: bool = False,
+    ) -> Attempt:
+        """Return the guarded attempt at a job, to be used in a `with` block; entering it raises when it is refused.
+
+        Args:
+            worker: who works; this process's identity by default.
+            deadline_s: seconds after which the attempt may be taken for lost and the job started again.
+            on_unreadable: "run": work ungranted when the log cannot be read; "raise": let the task be delivered again.
+            strict: raise when the outcome cannot be recorded, instead of warning.
+        """
+        return Attempt(
+            Worker(
+                emitter=self._emitter,
+                logs=self.run_logs,
+                counts=self.counts,
+                monotonic=time.monotonic,
+                scrub=self._scrub,
+                identity=boundary.check_name("worker", worker) if worker else identity(),
+            ),
+            _id(job_id),
+            deadline_s=deadline_s,
+            on_unreadable=on_unreadable or self._on_unreadable,
+            strict=strict,
+        )
+
+    def cancel(self, job_id: str, *, actor: str | None = None, reason: str = "") -> CancelOutcome:
+        """Cancel a job that has not started, or ask the worker of a running one to stop; the answer says which."""
+        return commands.cancel(self._emitter, _id(job_id), self._by(actor, reason))
+
+    def retry(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
+        """Queue a failed job for another try.
+
+        Raises:
+            NotFound: there is no such job.
+            IllegalTransition: it has not failed; `allowed` says what may be done.
+        """
+        commands.retry(self._emitter, _id(job_id), self._by(actor, reason))
+
+    def rerun(self, job_id: str, *, as_new: bool = False, actor: str | None = None, reason: str = "") -> Submitted:
+        """Queue a finished job again, or a new job with its params; return the id of the job that will run.
+
+        Raises:
+            NotFound: there is no such job.
+            IllegalTransition, Conflict: it has not finished.
+        """
+        return commands.rerun(self._emitter, _id(job_id), self._by(actor, reason), as_new=as_new)
+
+    def delete(self, job_id: str, *, artifacts: bool = False, actor: str | None = None, reason: str = "") -> bool:
+        """Delete a job for good: the tombstone stays, its status and log lines go. False when it was deleted before.
+
+        Args:
+            artifacts: remove all blobs under `jobs/{id}/` too.
+
+        Raises:
+            NotFound: there never was such a job.
+        """
+        job_id = _id(job_id)
+        deleted = commands.delete(self._emitter, job_id, self._by(actor, reason), artifacts=artifacts)
+        if artifacts:
+            for entry in list(self._blobs.list(f"{self._prefix}jobs/{job_id}/")):
+                self._blobs.delete(entry.name)
+        return deleted
+
+    def get(self, job_id: str) -> Status:
+        """Return the status as the log has it now.
+
+        Raises:
+            NotFound: there is no such job. Gone: it was deleted.
+        """
+        return self.get_as(Status, job_id)
+
+    def get_as(self, type: type[S], job_id: str) -> S:  # noqa: A002  # reads as it should
+        """Return the status as a type with service fields.
+
+        Raises:
+            NotFound: there is no such job. Gone: it was deleted.
+            Corrupt: its fields do not fit the type.
+        """
+        return records.status_as(type, self.job(job_id))
+
+    def job(self, job_id: str) -> Job:
+        """Return all that is known of a job: params, result, worker, cancel, beside its status.
+
+        Raises:
+            NotFound: there is no such job. Gone: it was deleted.
+        """
+        job_id = _id(job_id)
+        return commands.must_exist(self._emitter.load(job_id), job_id)
+
+    def history(self, job_id: str) -> list[Event]:
+        """Return every event of a job, the tombstone of a deleted one too.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        job_id = _id(job_id)
+        events = self.log.read(job_id)
+        if not events:
+            raise NotFound(f"no such job job_id={job_id}")
+        return events
+
+    def status_at(self, job_id: str, when: datetime) -> Status:
+        """Return the status as it was at an instant: after the last event that was written by then.
+
+        Raises:
+            NotFound: there was no such job then.
+        """
+        when = boundary.check_instant("when", when)
+        events = self.history(job_id)
+        last = max((event.version for event in events if event.at <= when), default=0)
+        if not last:
+            raise NotFound(f"no such job then job_id={job_id} first={events[0].at.isoformat()}")
+        return records.status_as(Status, commands.must_exist(fold(events[:last]), job_id))
+
+    def statuses(self, type: type[S] = Status) -> StatusStore[S]:  # type: ignore[assignment]  # noqa: A002  # S defaults to Status
+        """Return the kit's store over this log: `save` appends the event that fits, or JobRecorded."""
+        kept = records.LogRecords(self._emitter, self._by(None, ""), type)
+        return StatusStore(kept, kept, lambda job_id: job_id, type, on_unreadable=self._on_unreadable, clock=self._emitter.clock)
+
+    def observe(self, observer: Observer, *, close: Callable[[], None] | None = None) -> None:
+        """Tell `observer` of every change this process appends from now on; `close` is called when the jobs are closed."""
+        self._emitter.observe(observer)
+        if close is not None:
+            self._closers.append(close)
+
+    def close(self) -> None:
+        """Let observers finish, then release connections and threads; any number of times."""
+        while self._closers:
+            self._closers.pop()()
+        self.log.close()
+        self._blobs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _by(self, actor: str | None, reason: str) -> By:
+        return By(actor=self._actor if actor is None else actor, reason=reason)
+
+
+def _id(text: str) -> str:
+    ids.validate(text)
+    return str(text)
+
+
+def _keep(value: Any) -> Any:
+    return value

@@ -1,0 +1,229 @@
+"""The event log, the truth: append, read one job, scan or follow all, over eventsourcing's EventStore and any of its recorders.
+
+Every log promises: an append that returned is durable; a job's versions are 1, 2, 3 ... without holes, each slot written
+once; a job's events come in order, and every event at least once, to every reader. The order across jobs, in which these
+events were committed, is a capability of the logs whose recorder has one sequence (`ordered`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+from eventsourcing.persistence import (
+    ApplicationRecorder,
+    EventStore,
+    IntegrityError,
+    Notification,
+    PersistenceError,
+    Subscription,
+)
+
+from jobevents import codec
+from jobevents.errors import Conflict, InvalidValue, JobEventsError
+from jobevents.events import Event
+from jobevents.job import Job
+
+SCAN_BATCH = 500  # events a page of a scan: about 200 KiB
+
+
+class Head(NamedTuple):
+    """Where a job's history ends."""
+
+    version: int  # 0: no event yet
+    chain: str  # chain hash of the last event
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A stored event as a feed hands it out: not decoded yet, so that one that cannot be read stops nobody."""
+
+    cursor: str  # opaque place in the feed: give it to `scan` or `subscribe` to go on after this event
+    job_id: str
+    version: int
+    type: str
+    data: bytes  # the stored bytes: body and chain
+
+    def event(self) -> Event:
+        """Decode it.
+
+        Raises:
+            Corrupt: when the bytes are no event that this version knows.
+        """
+        return codec.decode(self.data)
+
+
+class EventLog:
+    """All events of all jobs. Safe for threads; what a process may share depends on the recorder."""
+
+    ordered = True  # one sequence over all jobs, in commit order
+
+    def __init__(self, recorder: ApplicationRecorder, translate: Callable[[BaseException], JobEventsError]) -> None:
+        self.recorder = recorder
+        self._store: EventStore[str] = EventStore(codec.EventMapper(), recorder)
+        self._translate = translate
+
+    def append(
+        self, events: Sequence[Event], *, heads: Mapping[str, Head] | None = None, rows: Sequence[Job] = ()
+    ) -> list[Event]:
+        """Append all events or none, and return them as stored, with their chain.
+
+        Idempotent by event id: events that are all in their slots already have succeeded. Several jobs may be in one call.
+
+        Args:
+            events: 1..n; of each job, versions contiguous from its head + 1.
+            heads: job id -> where its history ends, as far as the caller knows; a job left out costs one read.
+            rows: jobs as they are after these events, for logs that keep a row of the current state in the transaction.
+
+        Raises:
+            Conflict: another event is in a slot; nothing was written.
+            KeyTaken: an unfinished job holds the idempotency key of a row; nothing was written.
+            InvalidValue: a version would leave a hole; nothing was written.
+            Unavailable, PermissionDenied, Corrupt: what the store says; nothing was written.
+        """
+        try:
+            sealed = self._seal(events, heads or {})
+            self._store.put(sealed, rows=rows)  # type: ignore[arg-type]  # Sealed stands for the event it holds
+        except IntegrityError as error:
+            return self._settle(events, error)
+        except PersistenceError as error:
+            raise self._translate(error) from error
+        return [msgspec.structs.replace(one.event, chain=one.chain) for one in sealed]
+
+    def _seal(self, events: Sequence[Event], heads: Mapping[str, Head]) -> list[codec.Sealed]:
+        known: dict[str, Head] = {}
+        sealed = []
+        for event in events:
+            job_id = event.job_id
+            head = known.get(job_id) or heads.get(job_id) or self._head_before(event)
+            if event.version != head.version + 1:
+                raise InvalidValue(
+                    f"version leaves a hole job_id={job_id} version={event.version} expected={head.version + 1}"
+                )
+            body = codec.encode(event)
+            chain = codec.link(head.chain, body)
+            known[job_id] = Head(event.version, chain)
+            sealed.append(codec.Sealed(event, codec.seal(body, chain), chain))
+        return sealed
+
+    def _head_before(self, event: Event) -> Head:
+        """Return the head that the event would follow; a slot that is taken already is found out by the insert."""
+        if event.version <= 1:
+            return Head(0, codec.NO_CHAIN)
+        stored = self.recorder.select_events(event.job_id, lte=event.version - 1, desc=True, limit=1)
+        return _head_of(stored)
+
+    def _settle(self, events: Sequence[Event], error: IntegrityError) -> list[Event]:
+        """Tell our own earlier success from somebody else's event in the slot."""
+        found = []
+        for event in events:
+            stored = self.read(event.job_id, after=event.version - 1, until=event.version)
+            if not stored or stored[0].id != event.id:
+                raise Conflict(
+                    f"another event is in the slot job_id={event.job_id} version={event.version} "
+                    f"tried={event.type} found={stored[0].type if stored else 'none'}"
+                ) from error
+            found.append(stored[0])
+        return found
+
+    def read(self, job_id: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """Return the job's events with versions above `after`, up to and with `until`; none when there is no such job.
+
+        Raises:
+            Corrupt: one of them cannot be decoded.
+            Unavailable, PermissionDenied: what the store says.
+        """
+        try:
+            return list(self._store.get(job_id, gt=after, lte=until))  # type: ignore[arg-type]  # our mapper makes Events
+        except PersistenceError as error:
+            raise self._translate(error) from error
+
+    def read_raw(self, job_id: str) -> list[Record]:
+        """Return the job's events undecoded, for proof and repair; their cursor is empty."""
+        try:
+            stored = self.recorder.select_events(job_id)
+        except PersistenceError as error:
+            raise self._translate(error) from error
+        return [Record("", job_id, s.originator_version, s.topic, s.state) for s in stored]
+
+    def head(self, job_id: str) -> Head:
+        """Return where the job's history ends: one read of one event."""
+        try:
+            return _head_of(self.recorder.select_events(job_id, desc=True, limit=1))
+        except PersistenceError as error:
+            raise self._translate(error) from error
+
+    def scan(self, cursor: str = "", *, limit: int | None = None, batch: int = SCAN_BATCH) -> Iterator[Record]:
+        """Yield the events after `cursor` in commit order, up to now or to `limit`; none is ever skipped.
+
+        Memory is bounded by `batch` events; each batch is one read.
+        """
+        position = int(cursor or 0)
+        left = limit
+        while left is None or left > 0:
+            want = batch if left is None else min(batch, left)
+            page = self._page(position, want)
+            yield from map(_record, page)
+            if len(page) < want:
+                return
+            position = page[-1].id
+            left = None if left is None else left - len(page)
+
+    def _page(self, position: int, want: int) -> Sequence[Notification]:
+        try:
+            return self.recorder.select_notifications(position, want, inclusive_of_start=False)
+        except PersistenceError as error:
+            raise self._translate(error) from error
+
+    def last_cursor(self) -> str:
+        """Return the cursor of the last committed event, or "" when there is none."""
+        try:
+            return str(self.recorder.max_notification_id() or "")
+        except PersistenceError as error:
+            raise self._translate(error) from error
+
+    def subscribe(self, cursor: str = "") -> "Feed":
+        """Return an iterator over the events after `cursor` that waits for new ones; close it, from any thread, to end it."""
+        return Feed(self.recorder.subscribe(gt=int(cursor or 0)), self._translate)
+
+    def close(self) -> None:
+        """Release connections; any number of times."""
+        close: Callable[[], None] | None = getattr(self.recorder, "close", None)
+        if close is not None:
+            close()
+
+
+class Feed:
+    """Committed events one after the other, then new ones as they are committed."""
+
+    def __init__(self, subscription: Subscription[Any], translate: Callable[[BaseException], JobEventsError]) -> None:
+        self._subscription = subscription
+        self._translate = translate
+        subscription.__enter__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Record]:
+        return self
+
+    def __next__(self) -> Record:
+        try:
+            return _record(next(self._subscription))
+        except PersistenceError as error:
+            raise self._translate(error) from error
+
+    def close(self) -> None:
+        """End the iteration and release the thread behind it."""
+        self._subscription.__exit__(None, None, None)
+
+
+def _record(notification: Notification) -> Record:
+    job_id = str(notification.originator_id)
+    return Record(str(notification.id), job_id, notification.originator_version, notification.topic, notification.state)
+
+
+def _head_of(stored: Sequence[Any]) -> Head:
+    return Head(stored[0].originator_version, codec.unseal(stored[0].state)[1]) if stored else Head(0, codec.NO_CHAIN)

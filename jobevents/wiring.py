@@ -1,0 +1,154 @@
+"""The composition root: a URL becomes Jobs. The one place that knows which backends and views there are; each comes lazily."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from jobevents import boundary
+from jobevents.attempt import OnUnreadable
+from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
+from jobevents.emit import Emitter
+from jobevents.errors import Misconfigured
+from jobevents.jobs import Jobs
+from jobevents.log import EventLog
+
+Synchronous = Literal["full", "normal"]
+
+_EXAMPLES = "memory://, sqlite:///data/jobs.db"
+_BLOB_EXAMPLES = "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, gs://bucket/prefix"
+
+
+def connect(
+    url: str,
+    *,
+    blobs: Blobs | str | None = None,
+    inline: bool = False,
+    actor: str = "",
+    clock: Callable[[], datetime] | None = None,
+    scrub: boundary.Scrub | None = None,
+    tables: tuple[str, str] | None = None,
+    on_unreadable: OnUnreadable | None = None,
+    create: bool = True,
+) -> Jobs:
+    """Open the jobs behind a URL; a brand-new SQLite file gets its tables, an older one is never migrated unasked.
+
+    Args:
+        url: `memory://`, or `sqlite:///relative.db` and `sqlite:////absolute.db`, with `?synchronous=normal` for commits that
+            survive a crash of the process but not of the machine, and `?lock_timeout_s=30`.
+        blobs: where projections live: Blobs, or a URL for `open_blobs`; by default memory, or files beside the SQLite file.
+        inline: write status.json in this process after every event, for services that run no projector.
+        actor: who writes, where a call does not say.
+        clock: aware UTC now; for tests.
+        scrub: called on params, fields, errors and results before they are encoded.
+        tables: names of the tables of runs and of their log lines, default `("job_runs", "job_run_logs")`.
+        on_unreadable: what an attempt does when the log cannot be read: "raise" (default) or "run".
+        create: make a SQLite file that is not there.
+
+    Raises:
+        Misconfigured: the URL or an option cannot work; the message says what to change.
+        Corrupt, PermissionDenied, Unavailable: what the file says.
+    """
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    clock = clock or _utc_now
+    match parts.scheme:
+        case "memory":
+            from jobevents.backends.memory import MemoryRecorder
+
+            recorder: MemoryRecorder | SqliteRecorder = MemoryRecorder()
+            beside: Callable[[], Blobs] = MemoryBlobs
+        case "sqlite":
+            from jobevents.backends.sqlite import SqliteRecorder
+
+            path = _sqlite_path(parts, url)
+            recorder = SqliteRecorder.open(
+                path,
+                synchronous=_synchronous(options.pop("synchronous", "full")),
+                lock_timeout_s=_seconds("lock_timeout_s", options.pop("lock_timeout_s", "30")),
+                tables=tables or ("job_runs", "job_run_logs"),
+                create=create,
+            )
+            beside = lambda: FileBlobs(Path(path).with_name(Path(path).stem + "-blobs"))  # noqa: E731
+        case _:
+            raise Misconfigured(f"no event log for this URL url={url!r}; use one of {_EXAMPLES}")
+    if options:
+        raise Misconfigured(f"unknown option in the URL option={next(iter(options))} url={url!r}")
+    store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs or beside(), "")
+    jobs = Jobs(
+        Emitter(EventLog(recorder, recorder.translate), clock=clock),
+        runs=recorder.runs,
+        run_logs=recorder.run_logs,
+        blobs=store,
+        prefix=prefix,
+        actor=actor,
+        scrub=scrub,
+        on_unreadable=on_unreadable or "raise",
+    )
+    if inline:
+        _write_statuses_inline(jobs, store, prefix)
+    return jobs
+
+
+def open_blobs(url: str) -> tuple[Blobs, str]:
+    """Return (blobs, prefix) for a URL: names under `prefix` in a store of `blobs`.
+
+    `memory://`, `file:///directory` (or a plain path), `sqlite:///file.db`, `gs://bucket/prefix`.
+
+    Raises:
+        Misconfigured: the URL names no such store.
+    """
+    parts = urlsplit(url)
+    match parts.scheme:
+        case "memory":
+            return MemoryBlobs(), ""
+        case "" | "file":
+            if not parts.path or parts.netloc:
+                raise Misconfigured(f"no directory in the URL url={url!r}; write file:///directory")
+            return FileBlobs(Path(unquote(parts.path))), ""
+        case "sqlite":
+            from jobevents.backends.sqlblobs import SqliteBlobs
+
+            return SqliteBlobs(_sqlite_path(parts, url)), ""
+        case "gs":
+            from jobevents.backends.gcs import GcsBlobs
+
+            if not parts.netloc:
+                raise Misconfigured(f"no bucket in the URL url={url!r}; write gs://bucket/prefix")
+            return GcsBlobs(parts.netloc), parts.path.strip("/")
+        case _:
+            raise Misconfigured(f"no blobs for this URL url={url!r}; use one of {_BLOB_EXAMPLES}")
+
+
+def _write_statuses_inline(jobs: Jobs, blobs: Blobs, prefix: str) -> None:
+    from projections.status import InlineStatus, StatusView
+
+    inline = InlineStatus(StatusView(blobs, prefix), blobs.min_write_interval_s)
+    jobs.observe(inline, close=inline.close)
+
+
+def _sqlite_path(parts: SplitResult, url: str) -> str:
+    if parts.netloc or len(parts.path) < 2:
+        raise Misconfigured(f"no file in the URL url={url!r}; write sqlite:///relative.db or sqlite:////absolute.db")
+    return unquote(parts.path[1:])
+
+
+def _synchronous(text: str) -> Synchronous:
+    if text == "full" or text == "normal":
+        return text
+    raise Misconfigured(f"synchronous must be full or normal value={text!r}")
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 86_400:
+        raise Misconfigured(f"{name} must be a number of seconds value={text!r}")
+    return seconds
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
