@@ -1,0 +1,225 @@
+"""Blobs in a table of an SQLite database file."""
+
+import contextlib
+import os
+import re
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from jobevents import errors
+from jobevents.blobs import (
+    Blob,
+    BlobEntry,
+    by_directory,
+    check_generation,
+    check_metadata,
+    check_name,
+    check_prefix,
+    utc_now,
+)
+
+_PAGE_SIZE = 500
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS {table} (
+    generation INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    data BLOB NOT NULL,
+    content_type TEXT NOT NULL,
+    cache_control TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    stored_at TEXT NOT NULL
+)
+"""  # AUTOINCREMENT: a number is never given twice, also when the newest row is gone
+
+
+class SqliteBlobs:
+    """Blobs as rows of one table, each write one transaction; safe between threads, processes and forks.
+
+    A connection is used by one thread at a time and kept for the next. ":memory:" is one database for all threads of
+    the process, on one connection that they take in turn.
+    """
+
+    min_write_interval_s = 0.0
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        table: str = "blobs",
+        busy_timeout_s: float = 30.0,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """Open the database file, made if missing, and make the table, if missing.
+
+        Args:
+            busy_timeout_s: how long to wait for other writers of the file before Unavailable.
+        """
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
+            raise errors.Misconfigured(f"not a table name table={table!r}; use letters, digits and _")
+        self._table = table
+        self._clock = clock
+        self._connections = _Connections(os.fspath(path), busy_timeout_s, _SCHEMA.format(table=table))
+        with self._connections.borrow():
+            pass
+
+    def get(self, name: str, *, if_changed: str | None = None) -> Blob | None:
+        check_name(name)
+        query = f"SELECT data, generation, metadata, stored_at FROM {self._table} WHERE name = ?"  # noqa: S608
+        with self._connections.borrow() as connection:
+            row = connection.execute(query, (name,)).fetchone()
+        if row is None:
+            raise errors.NotFound(f"no such blob name={name!r}")
+        data, generation, metadata, stored_at = row
+        if str(generation) == if_changed:
+            return None
+        kept = msgspec.json.decode(metadata, type=dict[str, str])
+        return Blob(data, str(generation), kept, datetime.fromisoformat(stored_at))
+
+    def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        if_generation: str | None = None,
+        content_type: str = "application/octet-stream",
+        cache_control: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        check_name(name)
+        kept = msgspec.json.encode(check_metadata(name, metadata)).decode()
+        statement = (
+            f"INSERT OR REPLACE INTO {self._table}"  # noqa: S608
+            " (name, data, content_type, cache_control, metadata, stored_at) VALUES (?, ?, ?, ?, ?, ?)"
+        )
+        with self._connections.borrow() as connection, _transaction(connection):
+            if if_generation is not None:
+                check_generation(name, if_generation, self._generation(connection, name))
+            row = (name, bytes(data), content_type, cache_control, kept, self._clock().isoformat())
+            return str(connection.execute(statement, row).lastrowid)
+
+    def delete(self, name: str, *, if_generation: str | None = None) -> bool:
+        check_name(name)
+        with self._connections.borrow() as connection, _transaction(connection):
+            generation = self._generation(connection, name)
+            if generation is None:
+                return False
+            check_generation(name, if_generation, generation)
+            connection.execute(f"DELETE FROM {self._table} WHERE name = ?", (name,))  # noqa: S608
+        return True
+
+    def list(self, prefix: str, *, start: str = "", delimiter: str = "") -> Iterator[BlobEntry]:
+        check_prefix(prefix, start)
+        return by_directory(self._entries(prefix, start), prefix, delimiter)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _generation(self, connection: sqlite3.Connection, name: str) -> str | None:
+        query = f"SELECT generation FROM {self._table} WHERE name = ?"  # noqa: S608
+        row = connection.execute(query, (name,)).fetchone()
+        return str(row[0]) if row else None
+
+    def _entries(self, prefix: str, start: str) -> Iterator[BlobEntry]:
+        """Read pages of the name index, which SQLite keeps in UTF-8 byte order; no read stays open between them."""
+        query = f"SELECT name, generation, length(data) FROM {self._table} WHERE name {{}} ? ORDER BY name LIMIT ?"  # noqa: S608
+        after, comparison = max(prefix, start, key=str.encode), ">="
+        while True:
+            with self._connections.borrow() as connection:
+                rows = connection.execute(query.format(comparison), (after, _PAGE_SIZE)).fetchall()
+            for name, generation, size_bytes in rows:
+                if not name.startswith(prefix):
+                    return
+                yield BlobEntry(name, str(generation), size_bytes)
+            if len(rows) < _PAGE_SIZE:
+                return
+            after, comparison = rows[-1][0], ">"
+
+
+class _Connections:
+    """Connections to one file, each lent to one thread at a time, and none of them over a fork."""
+
+    def __init__(self, path: str, busy_timeout_s: float, schema: str) -> None:
+        self._path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._schema = schema
+        self._in_memory = path == ":memory:"
+        self._forked_from: list[deque[sqlite3.Connection]] = []  # kept: SQLite forbids even closing them in a child
+        self._reset()
+
+    @contextlib.contextmanager
+    def borrow(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection, and raise our error for SQLite's."""
+        if self._pid != os.getpid():
+            if self._in_memory:
+                raise errors.Misconfigured("database in memory was made before a fork; use a file")
+            self._forked_from.append(self._idle)
+            self._reset()
+        idle = self._idle
+        try:
+            with self._turn:
+                try:
+                    connection = idle.pop()
+                except IndexError:
+                    connection = self._open()
+                try:
+                    yield connection
+                finally:
+                    idle.append(connection)
+        except sqlite3.Error as error:
+            raise _translated(error, self._path) from error
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            while self._idle:
+                self._idle.pop().close()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._turn: contextlib.AbstractContextManager[object] = (
+            threading.Lock() if self._in_memory else contextlib.nullcontext()
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        if not self._in_memory:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            self._path, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(self._schema)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock from the first read on: a lock taken later fails at once when another writer was first."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _translated(error: sqlite3.Error, path: str) -> errors.JobEventsError:
+    what = f"database refused file={path} cause={error}"
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte is the primary code
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return errors.PermissionDenied(f"{what}; check who owns the file and its directory")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return errors.Corrupt(f"{what}; the file was left as it is")
+    return errors.Unavailable(what)

@@ -1,0 +1,38 @@
+"""The four stores of blobs keep the port's promises."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobevents.backends.sqlblobs import SqliteBlobs
+from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
+from jobevents.testing import BlobsContract
+
+
+class TestMemoryBlobs(BlobsContract):
+    @pytest.fixture
+    def blobs(self) -> Blobs:
+        return MemoryBlobs()
+
+
+class TestFileBlobs(BlobsContract):
+    @pytest.fixture
+    def blobs(self, tmp_path: Path) -> Blobs:
+        return FileBlobs(tmp_path / "blobs")
+
+
+class TestSqliteBlobs(BlobsContract):
+    @pytest.fixture
+    def blobs(self, tmp_path: Path) -> Iterator[Blobs]:
+        blobs = SqliteBlobs(tmp_path / "blobs.db")
+        yield blobs
+        blobs.close()
+
+
+class TestSqliteBlobsInMemory(BlobsContract):
+    @pytest.fixture
+    def blobs(self) -> Iterator[Blobs]:
+        blobs = SqliteBlobs(":memory:")
+        yield blobs
+        blobs.close()
