@@ -1,0 +1,105 @@
+"""Group commit: calls of many threads in one transaction, since the disk costs the same wait for one as for fifty.
+
+The thread that finds nobody ahead leads: it commits all that waits, its own call first, while later callers queue up
+behind for the next leader. A caller alone never waits for company.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
+
+T = TypeVar("T")
+
+GROUP_LIMIT: Final = 64  # calls a transaction: bounds how long the first of them waits for the last
+
+
+class Call:
+    """One caller's work and what became of it."""
+
+    __slots__ = ("error", "result", "settled", "turn", "work")
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self.work = work  # may run more than once: a transaction that was lost is done again
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.settled = False  # committed or refused; never set before it is durable
+        self.turn = threading.Lock()  # a follower's is held until it is settled, or until it is its turn to lead
+
+    def settle(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Say what became of it."""
+        self.result, self.error, self.settled = result, error, True
+
+
+class Commit(Protocol):
+    """Runs calls in one transaction and settles each; a call that it leaves unsettled is given to the next leader."""
+
+    def __call__(self, group: list[Call]) -> None: ...
+
+
+class GroupCommit:
+    """A queue of calls, the first of which leads."""
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+        self._mutex = threading.Lock()
+        self._calls: deque[Call] = deque()
+
+    def run(self, work: Callable[..., T]) -> T:
+        """Have `work` committed, alone or with what other threads want, and return its result or raise its error.
+
+        Returns once the outcome is durable. An error of another call does not touch this one.
+        """
+        call = Call(work)
+        try:
+            if not self._is_first(call):
+                call.turn.acquire()
+            if not call.settled:
+                self._lead(call)
+        except BaseException:
+            self._withdraw(call)
+            raise
+        if call.error is not None:
+            raise call.error
+        result: T = call.result
+        return result
+
+    def _is_first(self, call: Call) -> bool:
+        with self._mutex:
+            self._calls.append(call)
+            if self._calls[0] is call:
+                return True
+            call.turn.acquire()
+            return False
+
+    def _withdraw(self, call: Call) -> None:
+        """Take an interrupted call back, unless a leader has it in hand, and let the next one lead if it was first."""
+        with self._mutex:
+            if call not in self._calls:
+                return
+            was_first = self._calls[0] is call
+            self._calls.remove(call)
+            heir = self._calls[0] if was_first and self._calls else None
+        self._promote(heir)
+
+    def _lead(self, call: Call) -> None:
+        with self._mutex:
+            group = list(islice(self._calls, GROUP_LIMIT))
+        try:
+            self._commit(group)
+        finally:
+            with self._mutex:
+                call.settled = True
+                left = [one for one in self._calls if not one.settled]
+                self._calls = deque(left)
+                heir = left[0] if left else None
+            for one in group:
+                if one is not call and one.settled:
+                    one.turn.release()
+            self._promote(heir)
+
+    @staticmethod
+    def _promote(heir: Call | None) -> None:
+        if heir is not None:
+            heir.turn.release()

@@ -1,0 +1,81 @@
+"""The log in memory: eventsourcing's recorder of plain Python objects, with rows of runs and log lines under its lock.
+
+Nothing outlives the process. Behaves like the SQL logs in all else, for tests, development and small services.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from eventsourcing.persistence import StoredEvent
+from eventsourcing.popo import POPOProcessRecorder
+
+from jobevents.backends.memoryruns import MemoryRunLogs, MemoryRuns
+from jobevents.backends.tail import TailSubscription
+from jobevents.errors import Conflict, JobEventsError
+from jobevents.job import DELETED, Job
+from jobevents.store import LogTable, RunTable
+
+
+class MemoryRecorder(POPOProcessRecorder):
+    """The recorder in memory, for any number of threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = MemoryRuns(self._database_lock)
+        self._lines = MemoryRunLogs(self._database_lock, self._is_deleted)
+        self.runs: RunTable = self._rows
+        self.run_logs: LogTable = self._lines
+        self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """Store events, rows and tracking, all or none, and return the events' ids.
+
+        Args:
+            stored_events: 0..n, of any jobs.
+            kwargs: `rows`: Jobs as they are after these events; `tracking`: as in the library; others are passed over.
+
+        Raises:
+            IntegrityError: an event's place is taken, or the tracking is not beyond the last.
+            KeyTaken: an unfinished job holds the idempotency key of a row.
+        """
+        return super().insert_events(stored_events, **kwargs)
+
+    def _assert_uniqueness(
+        self, stored_events: Sequence[StoredEvent], *, rows: Sequence[Job] = (), **kwargs: Any
+    ) -> None:
+        super()._assert_uniqueness(stored_events, **kwargs)
+        self._rows.check_keys(rows)
+
+    def _update_table(
+        self, stored_events: Sequence[StoredEvent], *, rows: Sequence[Job] = (), **kwargs: Any
+    ) -> Sequence[int] | None:
+        ids = super()._update_table(stored_events, **kwargs)
+        for job in rows:
+            self._rows.put(job)
+            if job.state == DELETED:
+                self._lines.drop(job.job_id)
+        return ids
+
+    def _is_deleted(self, job_id: str) -> bool:
+        """Tell whether a job has events and no row."""
+        return bool(self._stored_events_index.get(job_id)) and self._rows.get(job_id) is None
+
+    def _notify_listeners(self) -> None:
+        for listener in tuple(self._listeners):  # a subscription may come or go meanwhile
+            listener.set()
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> TailSubscription:
+        """Return an iterator over events after `gt` that waits for new ones; stop it to end it."""
+        tail = TailSubscription(self, self, gt, topics)
+        self._tails.add(tail)
+        return tail
+
+    def translate(self, error: BaseException) -> JobEventsError:
+        """Return our error for one of eventsourcing; ours comes back as it is."""
+        return error if isinstance(error, JobEventsError) else Conflict(f"somebody else wrote first error={error}")
+
+    def close(self) -> None:
+        """End subscriptions; any number of times. What was stored can still be read."""
+        for tail in list(self._tails):
+            tail.stop()

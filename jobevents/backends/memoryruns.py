@@ -1,0 +1,122 @@
+"""The rows of runs and their log lines in memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from threading import RLock
+
+from jobevents.backends.sql import page_of
+from jobevents.errors import KeyTaken
+from jobevents.ids import sort_key
+from jobevents.job import DELETED, RUNNING, Job
+from jobevents.store import JobLog, JobRun, RunFilter, RunPage, run_of
+
+
+class MemoryRuns:
+    """The latest fold of each job; a Job handed in is never changed, here or by who gave it."""
+
+    def __init__(self, lock: "RLock") -> None:
+        """Keep rows under the recorder's lock."""
+        self._lock = lock
+        self._jobs: dict[str, Job] = {}
+        self._holders: dict[tuple[str, str], str] = {}  # (name, key) -> the unfinished job that holds it
+
+    def check_keys(self, jobs: Sequence[Job]) -> None:
+        """Refuse rows whose idempotency key another unfinished job holds, in the table or among them.
+
+        Raises:
+            KeyTaken: naming the holder.
+        """
+        released = {(job.name, job.key): job.job_id for job in jobs if not _holds(job)}
+        holders: dict[tuple[str, str], str] = {}
+        for job in jobs:
+            if not _holds(job) or not self._is_news(job):
+                continue
+            slot = (job.name, job.key)
+            holder = holders.get(slot) or self._holders.get(slot, job.job_id)
+            if holder not in (job.job_id, released.get(slot)):
+                raise KeyTaken("idempotency key is taken", job_id=holder, key=job.key)
+            holders[slot] = job.job_id
+
+    def put(self, job: Job) -> None:
+        """Store a row; one of a higher version stays, a deleted job's goes."""
+        if not self._is_news(job):
+            return
+        before = self._jobs.get(job.job_id)
+        if before is not None and self._holders.get((before.name, before.key)) == job.job_id:
+            del self._holders[before.name, before.key]
+        if job.state == DELETED:
+            self._jobs.pop(job.job_id, None)
+            return
+        self._jobs[job.job_id] = job
+        if _holds(job):
+            self._holders[job.name, job.key] = job.job_id
+
+    def _is_news(self, job: Job) -> bool:
+        before = self._jobs.get(job.job_id)
+        return before is None or before.version <= job.version
+
+    def get(self, job_id: str) -> JobRun | None:
+        """Return the row; None when there is no such job."""
+        job = self._jobs.get(job_id)
+        return None if job is None else run_of(job)
+
+    def list(self, filter: RunFilter) -> RunPage:
+        """Return a page and the count of all: sorts what matches."""
+        number, per_page, offset = page_of(filter)
+        with self._lock:
+            found = sorted(self._matching(filter), key=lambda job: (sort_key(job.job_id), job.job_id), reverse=True)
+        shown = found[offset : offset + per_page] if per_page else found
+        return RunPage([run_of(job) for job in shown], len(found), number, per_page)
+
+    def _matching(self, filter: RunFilter) -> Iterator[Job]:
+        for job in self._jobs.values():
+            created = job.created_at
+            if (
+                filter.job in ("", job.name)
+                and (not filter.statuses or job.state in filter.statuses)
+                and filter.trigger in ("", job.trigger)
+                and filter.queue in ("", job.queue)
+                and (filter.from_ is None or (created is not None and created >= filter.from_))
+                and (filter.to is None or (created is not None and created <= filter.to))
+            ):
+                yield job
+
+    def find_active(self, name: str, key: str) -> str | None:
+        """Return the unfinished job that holds the key."""
+        return self._holders.get((name, key)) if key else None
+
+    def running_ids(self, name: str) -> Sequence[str]:
+        """Return the ids of the running jobs of a kind, sorted: looks at every job."""
+        with self._lock:
+            return sorted(job.job_id for job in self._jobs.values() if job.state == RUNNING and job.name == name)
+
+
+class MemoryRunLogs:
+    """The log lines of runs."""
+
+    def __init__(self, lock: "RLock", is_deleted: Callable[[str], bool]) -> None:
+        """Keep lines under the recorder's lock; those of a job that `is_deleted` are dropped."""
+        self._lock = lock
+        self._is_deleted = is_deleted
+        self._lines: dict[str, dict[int, JobLog]] = {}
+
+    def append_logs(self, entries: Sequence[JobLog]) -> None:
+        """Store all lines; see `LogTable`."""
+        with self._lock:
+            for line in entries:
+                if not self._is_deleted(line.run_id):
+                    self._lines.setdefault(line.run_id, {}).setdefault(line.seq, line)
+
+    def logs(self, job_id: str, after_seq: int = 0, limit: int = 0) -> list[JobLog]:
+        """Return lines, ascending; see `LogTable`."""
+        with self._lock:
+            lines = self._lines.get(job_id, {})
+            found = [lines[seq] for seq in sorted(lines) if seq > after_seq]
+        return found[:limit] if limit > 0 else found
+
+    def drop(self, job_id: str) -> None:
+        """Remove a job's lines."""
+        self._lines.pop(job_id, None)
+
+
+def _holds(job: Job) -> bool:
+    return bool(job.key) and job.state != DELETED and not job.is_final()

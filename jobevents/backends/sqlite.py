@@ -1,0 +1,251 @@
+"""The log in a SQLite file: eventsourcing's process recorder, with runs, group commit, subscriptions and typed errors.
+
+Events, the rows that follow from them and a tracking record are one transaction. Ids of events rise in commit order and are
+never given out twice.
+"""
+# ruff: noqa: S608  # table names are constants, values are bound
+
+import sqlite3
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any, Self
+from uuid import UUID
+
+from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
+from eventsourcing.sqlite import SQLiteDatastore, SQLiteProcessRecorder
+
+from jobevents.backends import sqliteerrors, sqliteschema
+from jobevents.backends.sql import DEFAULT_TABLES, Tables
+from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
+from jobevents.backends.sqliteruns import SqliteRunLogs, SqliteRuns
+from jobevents.backends.sqliteschema import EVENTS, TRACKING
+from jobevents.backends.tail import TailSubscription
+from jobevents.backends.wake import Wake
+from jobevents.errors import JobEventsError
+from jobevents.job import Job
+from jobevents.store import LogTable, RunTable
+
+_INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
+_EVENT = "originator_id, originator_version, topic, state"
+_TRACK = (
+    f'INSERT INTO "{TRACKING}" VALUES (?, ?) ON CONFLICT (application_name) DO UPDATE '
+    "SET notification_id = excluded.notification_id WHERE notification_id < excluded.notification_id"
+)
+
+
+class SqliteDatastore(SQLiteDatastore):
+    """What the library's recorders want to know; connections are those of a SqliteFile, and never opened here."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.file = file
+        self.single_row_tracking = True
+        self.originator_id_type = "text"
+
+    def close(self) -> None:
+        """Close the file's connections."""
+        self.file.close()
+
+
+class SqliteRecorder(SQLiteProcessRecorder):
+    """The recorder of a SQLite file, for any number of threads and processes; make it with `open`.
+
+    Errors are ours, but for the library's IntegrityError when an event's place is taken.
+    """
+
+    def __init__(self, datastore: SqliteDatastore, *, tables: Tables = DEFAULT_TABLES) -> None:
+        super().__init__(datastore, events_table_name=EVENTS)
+        self.file = datastore.file
+        self._rows = SqliteRuns(self.file, tables)
+        self.runs: RunTable = self._rows
+        self.run_logs: LogTable = SqliteRunLogs(self.file, tables)
+        self._tables = tables
+        self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self.max_notification_id)
+        self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        synchronous: Synchronous = "full",
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        tables: Sequence[str] = DEFAULT_TABLES,  # a NamedTuple
+        create: bool = True,
+    ) -> Self:
+        """Open the log in a file, made with its directory if missing; nothing else is ever migrated unasked.
+
+        Args:
+            synchronous: `full`: a commit survives a power cut when it has returned; `normal`: a crash of the process.
+            lock_timeout_s: how long a write waits for other processes before it is Unavailable.
+            tables: names of the tables of runs and of their log lines, as the file was made with; "" is the default.
+            create: make the schema where there is nothing yet.
+
+        Raises:
+            Misconfigured: the schema is older, newer or not there, or an option is none.
+            Unavailable, PermissionDenied, Corrupt: the file cannot be used; it was left as it is.
+        """
+        file = SqliteFile(path, synchronous=synchronous, lock_timeout_s=lock_timeout_s)
+        named = Tables.named(tables)
+        try:
+            sqliteschema.prepare(file, tables=named, create=create)
+        except BaseException:
+            file.close()
+            raise
+        return cls(SqliteDatastore(file), tables=named)
+
+    def create_table(self) -> None:
+        """Make or update the schema: what `jobevents migrate` does."""
+        sqliteschema.migrate(self.file.path, tables=self._tables)
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """Commit events, rows and tracking, all or none, and return the events' ids; durable when it returns.
+
+        Args:
+            stored_events: 0..n, of any jobs.
+            kwargs: `rows`: Jobs as they are after these events; `tracking`: as in the library; others are passed over.
+
+        Raises:
+            IntegrityError: an event's place is taken, or the tracking is not beyond the last.
+            KeyTaken: an unfinished job holds the idempotency key of a row.
+            Unavailable, PermissionDenied, Corrupt: what the file says.
+        """
+        if not stored_events and not kwargs.get("rows") and kwargs.get("tracking") is None:
+            return []
+        ids = self.file.write(lambda cursor: self._insert_events(cursor, stored_events, **kwargs))
+        self._wake.announce()
+        return ids
+
+    def _insert_events(  # type: ignore[override]  # our cursor is sqlite3's own
+        self,
+        c: sqlite3.Cursor,
+        stored_events: Sequence[StoredEvent],
+        *,
+        rows: Sequence[Job] = (),
+        tracking: Tracking | None = None,
+        **_: Any,
+    ) -> list[int]:
+        ids: list[int] = []
+        try:
+            for s in stored_events:
+                c.execute(_INSERT, (s.originator_id, s.originator_version, s.topic, s.state))
+                ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
+        except sqlite3.IntegrityError as error:
+            raise IntegrityError(error) from error
+        for job in rows:
+            self._rows.put(c, job)
+        if tracking is not None:
+            self._insert_tracking(c, tracking)
+        return ids
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Return a job's events in order of version."""
+        statement = f'SELECT {_EVENT} FROM "{EVENTS}" WHERE originator_id = ?'
+        values: list[Any] = [originator_id]
+        if gt is not None:
+            statement += " AND originator_version > ?"
+            values.append(gt)
+        if lte is not None:
+            statement += " AND originator_version <= ?"
+            values.append(lte)
+        statement += f" ORDER BY originator_version {'DESC' if desc else 'ASC'}"
+        if limit is not None:
+            statement += " LIMIT ?"
+            values.append(limit)
+        return [StoredEvent(*row) for row in self.file.query(statement, values)]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Return events in commit order; none is ever skipped, since writers commit one after the other."""
+        sign = ">=" if inclusive_of_start else ">"
+        statement = f'SELECT {_EVENT}, notification_id FROM "{EVENTS}" WHERE notification_id {sign} ?'
+        values: list[Any] = [0 if start is None else start]
+        if stop is not None:
+            statement += " AND notification_id <= ?"
+            values.append(stop)
+        if topics:
+            statement += f" AND topic IN ({', '.join('?' * len(topics))})"
+            values += topics
+        statement += " ORDER BY notification_id LIMIT ?"
+        return [Notification(*row) for row in self.file.query(statement, [*values, limit])]
+
+    def max_notification_id(self) -> int | None:  # type: ignore[override]  # the library says int, and returns None
+        """Return the id of the last committed event, None when there is none."""
+        found: int | None = self.file.query(f'SELECT max(notification_id) FROM "{EVENTS}"')[0][0]
+        return found
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> TailSubscription:
+        """Return an iterator over events after `gt` that waits for new ones, whoever writes them; stop it to end it."""
+        tail = TailSubscription(self, self, gt, topics)
+        self._tails.add(tail)
+        return tail
+
+    def listen(self, event: Flag) -> None:
+        """Set `event` after every commit, of this process at once, of others some milliseconds later."""
+        self._wake.listen(event)
+
+    def unlisten(self, event: Flag) -> None:
+        """Leave `event` alone."""
+        self._wake.unlisten(event)
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        """Commit how far an application has read.
+
+        Raises:
+            IntegrityError: it had read as far before.
+        """
+        self.file.write(lambda cursor: self._insert_tracking(cursor, tracking))
+
+    def _insert_tracking(self, c: sqlite3.Cursor, tracking: Tracking) -> None:  # type: ignore[override]  # as above
+        c.execute(_TRACK, (tracking.application_name, tracking.notification_id))
+        if c.rowcount < 1:
+            raise IntegrityError(
+                f"tracking is not beyond the last application={tracking.application_name} "
+                f"notification_id={tracking.notification_id}"
+            )
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        """Return how far an application has read, None when it has not begun."""
+        rows = self.file.query(
+            f'SELECT notification_id FROM "{TRACKING}" WHERE application_name = ?', (application_name,)
+        )
+        return rows[0][0] if rows else None
+
+    def translate(self, error: BaseException) -> JobEventsError:
+        """Return our error for one of sqlite3, of eventsourcing over it, or of the file system."""
+        return sqliteerrors.translate(error, self.file.path)
+
+    def close(self) -> None:
+        """End subscriptions and close all connections, from any thread, any number of times; no thread or socket is left."""
+        for tail in list(self._tails):
+            tail.stop()
+        self._wake.close()
+        self.file.close()
+
+
+def ddl(tables: Sequence[str] = DEFAULT_TABLES) -> str:  # a NamedTuple
+    """Return the schema as SQL, for those who apply it themselves."""
+    return sqliteschema.ddl(Tables.named(tables))
+
+
+def migrate(
+    path: Path | str, *, tables: Sequence[str] = DEFAULT_TABLES, lock_timeout_s: float = LOCK_TIMEOUT_S
+) -> list[int]:
+    """Bring a file's schema up to date and return the versions applied, if any; see `sqliteschema.migrate`."""
+    return sqliteschema.migrate(path, tables=Tables.named(tables), lock_timeout_s=lock_timeout_s)

@@ -1,0 +1,312 @@
+"""A SQLite file: its connections, shared by threads and never by processes, and its one writer at a time.
+
+Readers each borrow a connection and do not wait for writers (WAL). Writes go through a group commit into one connection,
+with BEGIN IMMEDIATE: a transaction that reads first and writes later is refused when another process wrote in between.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from jobevents.backends import forks
+from jobevents.backends.groupcommit import Call, GroupCommit
+from jobevents.backends.sqliteerrors import BUSY, CANTOPEN, CONSTRAINT, READONLY, primary_code, translate
+from jobevents.errors import JobEventsError, Misconfigured, Unavailable
+
+T = TypeVar("T")
+Synchronous: TypeAlias = Literal["full", "normal"]
+Row: TypeAlias = tuple[Any, ...]  # Any: SQLite's column values
+Work: TypeAlias = Callable[[sqlite3.Cursor], T]
+
+LOCK_TIMEOUT_S: Final = 30.0  # how long a writer waits for those of other processes
+_IDLE_LIMIT: Final = 8  # reading connections kept open: more threads open and close their own
+_FORK_WAIT_S: Final = 5.0  # how long a fork waits for transactions under way
+_INHERITED: list[sqlite3.Connection] = []  # a parent's connections that a child must neither use nor close
+
+
+def connect(
+    path: Path, mode: str = "rw", *, synchronous: Synchronous = "full", lock_timeout_s: float = LOCK_TIMEOUT_S
+) -> sqlite3.Connection:
+    """Open a connection in autocommit mode, for any thread, one at a time.
+
+    Args:
+        mode: of https://www.sqlite.org/uri.html: `rw` never makes a file, `rwc` does, `immutable` reads without a lock.
+    """
+    query = "immutable=1" if mode == "immutable" else f"mode={mode}"
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?{query}", uri=True, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    if synchronous == "full":
+        connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves data in the drive's cache
+    return connection
+
+
+class SqliteFile:
+    """One database file, for all threads of a process and over forks. Every error it raises is one of ours."""
+
+    def __init__(
+        self, path: Path | str, *, synchronous: Synchronous = "full", lock_timeout_s: float = LOCK_TIMEOUT_S
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            synchronous: `full`: a commit survives a power cut when it has returned; `normal`: a crash of the process.
+
+        Raises:
+            Misconfigured: an option is none, or the path names no file.
+        """
+        if synchronous not in ("full", "normal"):
+            raise Misconfigured(f"synchronous is unknown value={synchronous!r}: use full or normal")
+        if ":memory:" in str(path) or not str(path).strip():
+            raise Misconfigured(f"path is no file path={str(path)!r}: for a log in memory use memory://")
+        self.path = Path(path).absolute()
+        self._synchronous: Synchronous = synchronous
+        self.lock_timeout_s = lock_timeout_s
+        self._closed = False
+        self._start_afresh()
+        forks.watch(self)
+
+    def _start_afresh(self) -> None:
+        """Begin with no connection and new locks."""
+        self._group = GroupCommit(self._commit)
+        self._writing = threading.Lock()  # held in a write transaction
+        self._writer: sqlite3.Connection | None = None
+        self._pool = threading.Condition(threading.Lock())
+        self._idle: list[sqlite3.Connection] = []
+        self._lent = 0
+        self._at_rest = False  # a fork is under way: nothing is lent
+
+    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Return all rows of one statement.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt, Misconfigured: see `translate`.
+        """
+        return self._with_reader(lambda connection: connection.execute(statement, parameters).fetchall())
+
+    def read(self, work: Work[T]) -> T:
+        """Return what `work` makes of several statements that see one state of the database.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt, Misconfigured: see `translate`.
+        """
+
+        def snapshot(connection: sqlite3.Connection) -> T:
+            cursor = connection.execute("BEGIN")
+            try:
+                return work(cursor)
+            finally:
+                connection.rollback()
+
+        return self._with_reader(snapshot)
+
+    def write(self, work: Work[T]) -> T:
+        """Return what `work` returned, once it is committed; what it raises undoes what it wrote, and nothing else.
+
+        Calls of several threads share a transaction. `work` may run more than once.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt, Misconfigured: see `translate`; nothing was written.
+        """
+        try:
+            return self._group.run(work)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    def close(self) -> None:
+        """Close all connections, each as soon as it is idle; from any thread, any number of times.
+
+        A transaction under way is waited for. In a forked child only the child's own are closed.
+        """
+        with self._writing:
+            self._closed = True
+            self._drop_writer()
+        with self._pool:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def before_fork(self) -> None:
+        """Close every connection when its transaction has ended: both processes open their own afterwards.
+
+        What does not end within 5 s is left to the parent alone.
+        """
+        locked = self._writing.acquire(timeout=_FORK_WAIT_S)
+        if locked:
+            self._drop_writer()
+        with self._pool:
+            self._at_rest = True
+            self._pool.wait_for(lambda: not self._lent, timeout=_FORK_WAIT_S)
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        self._locked_for_fork = locked
+
+    def after_fork(self, *, child: bool) -> None:
+        """Let transactions begin again; in the child, with nothing of the parent's."""
+        if child:
+            if self._writer is not None:
+                _INHERITED.append(self._writer)
+            self._start_afresh()
+            return
+        with self._pool:
+            self._at_rest = False
+            self._pool.notify_all()
+        if self._locked_for_fork:
+            self._writing.release()
+
+    def _with_reader(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._borrow()
+        try:
+            result = use(connection)
+        except sqlite3.Error as error:
+            self._give_back(connection, usable=False)
+            raise translate(error, self.path) from error
+        except BaseException:
+            self._give_back(connection, usable=False)
+            raise
+        self._give_back(connection, usable=True)
+        return result
+
+    def _borrow(self) -> sqlite3.Connection:
+        with self._pool:
+            while self._at_rest:
+                self._pool.wait()
+            if self._closed:
+                raise self._is_closed()
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._connect_reader()
+        except BaseException as error:
+            self._give_back(None, usable=False)
+            if isinstance(error, sqlite3.Error):
+                raise translate(error, self.path) from error
+            raise
+
+    def _give_back(self, connection: sqlite3.Connection | None, *, usable: bool) -> None:
+        with self._pool:
+            self._lent -= 1
+            if connection is not None and usable and not self._closed and len(self._idle) < _IDLE_LIMIT:
+                self._idle.append(connection)
+                connection = None
+            if self._at_rest:
+                self._pool.notify_all()
+        if connection is not None:
+            connection.close()
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        """Open a connection; where SQLite may not make its log files, one that sees the file as it is now."""
+        connection = self._connect("rw")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            if primary_code(error) not in (CANTOPEN, READONLY) or not self._is_settled():
+                raise
+            return self._connect("immutable")
+        return connection
+
+    def _is_settled(self) -> bool:
+        """Tell whether all that was committed is in the file itself, in a directory that we cannot write."""
+        log = self.path.with_name(self.path.name + "-wal")
+        return (
+            self.path.is_file()
+            and not os.access(self.path.parent, os.W_OK)
+            and not (log.exists() and log.stat().st_size)
+        )
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        return connect(self.path, mode, synchronous=self._synchronous, lock_timeout_s=self.lock_timeout_s)
+
+    def _is_closed(self) -> JobEventsError:
+        return Unavailable(f"database is closed path={self.path}: it was closed in this process; open it again")
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _commit(self, group: list[Call]) -> None:
+        """Settle every call of the group: in one transaction, or in one each when the common one was lost."""
+        with self._writing:
+            if self._closed:
+                for call in group:
+                    call.settle(error=self._is_closed())
+                return
+            lost = self._transact(group)
+            if lost is None:
+                return
+            for call in group:
+                # Alone, the call that broke the common transaction cannot fail the others. No call waits for a lock twice.
+                error = lost if len(group) == 1 or primary_code(lost) == BUSY else self._transact([call])
+                if error is not None:
+                    call.settle(error=error)
+
+    def _transact(self, group: list[Call]) -> sqlite3.Error | None:
+        """Commit the group in one transaction and settle every call; or settle none and return why it was lost."""
+        committing = False
+        try:
+            cursor = self._begin()
+            for call in group:
+                self._run(cursor, call, apart=len(group) > 1)
+            committing = True
+            cursor.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._undo(error)
+            return error
+        except BaseException as error:
+            if not committing or self._in_transaction():
+                self._undo(error)
+                if len(group) > 1 or not isinstance(error, Exception):
+                    raise
+                group[0].settle(error=error)
+                return None
+            self._settle(group)  # interrupted, but after the commit
+            raise
+        self._settle(group)
+        return None
+
+    @staticmethod
+    def _settle(group: list[Call]) -> None:
+        for call in group:
+            call.settled = True
+
+    def _begin(self) -> sqlite3.Cursor:
+        if self._writer is None:
+            self._writer = self._connect("rw")
+        return self._writer.execute("BEGIN IMMEDIATE")
+
+    @staticmethod
+    def _run(cursor: sqlite3.Cursor, call: Call, *, apart: bool) -> None:
+        """Run a call's work; `apart` from the others of its transaction, its failure undoes only its own writes."""
+        call.error = None
+        if not apart:
+            call.result = call.work(cursor)
+            return
+        cursor.execute("SAVEPOINT caller")
+        try:
+            call.result = call.work(cursor)
+        except Exception as error:  # whatever it is, it is this caller's and is raised to it
+            if not cursor.connection.in_transaction:
+                raise
+            cursor.execute("ROLLBACK TO caller")
+            call.error = error
+        cursor.execute("RELEASE caller")
+
+    def _in_transaction(self) -> bool:
+        return self._writer is not None and self._writer.in_transaction
+
+    def _undo(self, error: BaseException) -> None:
+        """Roll back; after an error of the file itself, with a new connection next time."""
+        if self._writer is None:
+            return
+        if isinstance(error, sqlite3.Error) and primary_code(error) != CONSTRAINT:
+            self._drop_writer()
+        elif self._writer.in_transaction:
+            self._writer.rollback()

@@ -1,0 +1,85 @@
+"""The rows of runs and their log lines in a SQLite file."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from eventsourcing.persistence import IntegrityError
+
+from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
+from jobevents.backends.sqlitefile import SqliteFile
+from jobevents.backends.sqliteschema import EVENTS
+from jobevents.errors import KeyTaken
+from jobevents.job import DELETED, Job
+from jobevents.store import JobLog, JobRun, RunFilter, RunPage
+
+
+class SqliteRuns:
+    """The table of runs; rows are written with the events that they follow from, in their transaction."""
+
+    def __init__(self, file: SqliteFile, tables: Tables) -> None:
+        self._file = file
+        self._sql = Statements(tables, EVENTS)
+
+    def put(self, cursor: sqlite3.Cursor, job: Job) -> None:
+        """Write a job's row in the cursor's transaction; one of a higher version stays, a deleted job's goes with its lines.
+
+        Raises:
+            KeyTaken: another unfinished job holds the idempotency key; the transaction must be rolled back.
+        """
+        if job.state == DELETED:
+            cursor.execute(self._sql.delete_run, (job.job_id,))
+            cursor.execute(self._sql.delete_logs, (job.job_id,))
+            return
+        try:
+            cursor.execute(self._sql.put_run, row_of(job))
+        except sqlite3.IntegrityError as error:
+            holder = cursor.execute(self._sql.find_active, (job.name, job.key)).fetchone()
+            if holder is None:
+                raise IntegrityError(error) from error
+            raise KeyTaken("idempotency key is taken", job_id=holder[0], key=job.key) from error
+
+    def get(self, job_id: str) -> JobRun | None:
+        """Return the row, by its primary key; None when there is no such job."""
+        rows = self._file.query(self._sql.get_run, (job_id,))
+        return run_from(rows[0]) if rows else None
+
+    def list(self, filter: RunFilter) -> RunPage:
+        """Return a page and the count of all, both of one state of the database."""
+        number, per_page, offset = page_of(filter)
+        page, count, values = self._sql.listing(filter, time_text)
+
+        def both(cursor: sqlite3.Cursor) -> RunPage:
+            total: int = cursor.execute(count, values).fetchone()[0]
+            rows = cursor.execute(page, [*values, per_page or -1, offset]).fetchall()
+            return RunPage([run_from(row) for row in rows], total, number, per_page)
+
+        return self._file.read(both)
+
+    def find_active(self, name: str, key: str) -> str | None:
+        """Return the unfinished job that holds the key, by the unique index."""
+        rows = self._file.query(self._sql.find_active, (name, key))
+        return rows[0][0] if rows else None
+
+    def running_ids(self, name: str) -> Sequence[str]:
+        """Return the ids of the running jobs of a kind, sorted."""
+        return [job_id for (job_id,) in self._file.query(self._sql.running_ids, (name,))]
+
+
+class SqliteRunLogs:
+    """The table of log lines; each batch is one transaction, or shares one with other writers."""
+
+    def __init__(self, file: SqliteFile, tables: Tables) -> None:
+        self._file = file
+        self._sql = Statements(tables, EVENTS)
+
+    def append_logs(self, entries: Sequence[JobLog]) -> None:
+        """Store all lines or none; see `LogTable`."""
+        if not entries:
+            return
+        rows = [(*log_row(line), line.run_id, line.run_id) for line in entries]
+        self._file.write(lambda cursor: cursor.executemany(self._sql.put_log, rows) and None)
+
+    def logs(self, job_id: str, after_seq: int = 0, limit: int = 0) -> list[JobLog]:
+        """Return lines by their primary key; see `LogTable`."""
+        rows = self._file.query(self._sql.get_logs, (job_id, after_seq, limit if limit > 0 else -1))
+        return [log_from(row) for row in rows]

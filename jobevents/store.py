@@ -1,0 +1,188 @@
+"""A run: the current state of a job as one row that people list, query and join, and the log lines beside it.
+
+`run_of` makes a row from a folded job. RunTable and LogTable are what the write side and the command line need of the
+place where rows and lines live: in memory, or two tables of a SQL database.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from jobevents.errors import InvalidValue
+from jobevents.job import QUEUED, Job, due_at
+from jobevents.times import to_datetime
+
+NEVER = datetime(1, 1, 1, tzinfo=UTC)  # what a record says where there is no time (behaviour S5)
+
+
+def _always(
+    value: Any,
+) -> Any:  # Any: a field's default, of the field's type; a factory's value is never left out of the JSON
+    return msgspec.field(default_factory=lambda: value)
+
+
+class RunError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run failed."""
+
+    code: str = ""  # for programs: the exception's class, or a code such as SKIPPED
+    status: int = 0  # HTTP status that fits, 0: none
+    message: str  # for people
+    fields: dict[str, Any] = {}  # details of the error
+    stack: str = ""  # start and end of the traceback
+    tail: list[str] = []  # the last lines of the attempt's log
+
+
+class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job as it is now; as JSON, the keys of behaviour M2 in their order, empty ones left out as it says."""
+
+    id: str  # the job id
+    job_name: str  # which kind of job
+    queue: str = _always("default")  # which queue hands it out
+    params: Any = None  # JSON value given to the handler
+    status: str = _always(QUEUED)  # one of the six states, or the open text that a record asserted
+    trigger: str = _always("manual")  # schedule, manual, retry, replay or event (behaviour M1)
+    triggered_by: str = ""  # who asked for it
+    idem_key: str = ""  # one unfinished run for a name and key
+    attempt: int = _always(1)  # the current or last try; of a queued run, the next one
+    max_attempts: int = _always(1)  # tries before it stays failed
+    scheduled_at: datetime = _always(NEVER)  # not to be started before
+    started_at: datetime | None = None  # of the current or last attempt
+    finished_at: datetime | None = None  # None until final
+    duration_ms: int = _always(0)  # from started_at to finished_at, 0 until final
+    progress: int | float = _always(0)  # 0 to 100
+    progress_message: str = ""  # what it is doing
+    result: Any = None  # JSON value
+    error: RunError | None = None  # of the last failed attempt
+    worker_id: str = ""  # worker of the current or last attempt
+    capture_logs: str = ""  # off, failure or always; "" leaves it to the job
+    cancel_requested_at: datetime | None = None  # when somebody first asked for it to stop
+    canceled_by: str = ""  # who asked
+    cancel_reason: str = ""  # why
+    replay_of: str = ""  # the run that this is a new run of
+    root_id: str = ""  # first of a chain of replays
+    created_at: datetime = _always(NEVER)  # when its first event was written
+    updated_at: datetime = _always(NEVER)  # when its last event that changed anything was
+
+
+class JobLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a run's log."""
+
+    run_id: str  # the job id
+    seq: int  # place in the run's log, ascending across attempts
+    attempt: int  # which try wrote it
+    at: datetime  # aware UTC, the worker's clock
+    level: str  # debug, info, warn or error
+    message: str  # the line
+    attrs: dict[str, Any] = {}  # structured details
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list; what is empty does not restrict."""
+
+    job: str = ""  # kind of job
+    statuses: tuple[str, ...] = ()  # any of these
+    trigger: str = ""
+    queue: str = ""
+    from_: datetime | None = None  # created then or later
+    to: datetime | None = None  # created then or earlier
+    page: int = 1  # 1-based; below 1 is 1, past the end is empty
+    per_page: int = 50  # 0 or less: all on one page
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """One page of a list of runs."""
+
+    runs: list[JobRun]  # newest first
+    total: int  # of all pages
+    page: int  # 1-based
+    per_page: int  # 0: all
+
+
+class RunTable(Protocol):
+    """The rows, one for each job that is not deleted, as of the last committed event. Each call is one read."""
+
+    def get(self, job_id: str) -> JobRun | None:
+        """Return the row; None when there is no such job, or it was deleted."""
+        ...
+
+    def list(self, filter: RunFilter) -> RunPage:
+        """Return a page and the count of all: newest first by `ids.sort_key`, ids without one last, then by id descending."""
+        ...
+
+    def find_active(self, name: str, key: str) -> str | None:
+        """Return the id of the unfinished job that holds an idempotency key; None for the empty key (behaviour T18)."""
+        ...
+
+    def running_ids(self, name: str) -> Sequence[str]:
+        """Return the ids of the running jobs of a kind, sorted (behaviour T19)."""
+        ...
+
+
+class LogTable(Protocol):
+    """The log lines of runs."""
+
+    def append_logs(self, entries: Sequence[JobLog]) -> None:
+        """Store all lines or none; no lines are a no-op.
+
+        A (run, seq) that is there already is left as it is, so that a repeated call changes nothing; lines of a deleted
+        job are dropped.
+        """
+        ...
+
+    def logs(self, job_id: str, after_seq: int = 0, limit: int = 0) -> list[JobLog]:
+        """Return lines with a higher seq, ascending across attempts; a limit of 0 or less is all (behaviour T23)."""
+        ...
+
+
+def run_of(job: Job) -> JobRun:
+    """Return the row of a job: its try is the current one, or the next one while it is queued."""
+    return JobRun(
+        id=job.job_id,
+        job_name=job.name,
+        queue=job.queue,
+        params=job.params,
+        status=job.state,
+        trigger=job.trigger,
+        triggered_by=job.triggered_by,
+        idem_key=job.key,
+        attempt=current_attempt(job),
+        max_attempts=job.max_attempts,
+        scheduled_at=due_at(job),
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        duration_ms=duration_ms(job),
+        progress=job.progress or 0,
+        progress_message=job.progress_message,
+        result=job.result,
+        error=RunError(code=job.error_kind, message=job.error) if job.error else None,
+        worker_id=job.worker,
+        cancel_requested_at=job.cancel_requested_at,
+        canceled_by=job.canceled_by,
+        cancel_reason=job.cancel_reason,
+        replay_of=job.replay_of,
+        root_id=job.root_id,
+        created_at=job.created_at or NEVER,
+        updated_at=updated_at(job),
+    )
+
+
+def current_attempt(job: Job) -> int:
+    """Return the number of the try that a row shows."""
+    return job.tries + 1 if job.state == QUEUED else job.attempt
+
+
+def duration_ms(job: Job) -> int:
+    """Return how long the last attempt took, in whole milliseconds; 0 while it is not final, never negative."""
+    if job.started_at is None or job.finished_at is None:
+        return 0
+    return max(0, int((job.finished_at - job.started_at).total_seconds() * 1000))
+
+
+def updated_at(job: Job) -> datetime:
+    """Return when the job last changed; NEVER when a record said something that is no time."""
+    try:
+        return to_datetime(job.updated_at)
+    except InvalidValue:
+        return NEVER
