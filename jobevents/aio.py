@@ -33,6 +33,7 @@ class AioJobs:
     def __init__(self, jobs: "Jobs") -> None:
         self._jobs = jobs
         self.submit = awaitable(jobs.submit)
+        self.submit_or_find = awaitable(jobs.submit_or_find)
         self.submit_many = awaitable(jobs.submit_many)
         self.cancel = awaitable(jobs.cancel)
         self.retry = awaitable(jobs.retry)

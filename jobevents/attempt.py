@@ -222,7 +222,7 @@ class Attempt:
 
     @property
     def canceled(self) -> bool:
-        """Tell whether the work should stop: a cancel was asked for, or the job is no longer this attempt's. Half a second old."""
+        """Tell whether the work should stop: a cancel was asked for, or the job is another attempt's now; at most 0.5 s old."""
         now = self._worker.monotonic()
         if self.granted and not self._canceled and now - self._checked_at >= CANCEL_CHECK_INTERVAL_S:
             self._checked_at = now
@@ -362,7 +362,7 @@ def describe(error: BaseException) -> str:
     """Return the text of an exception, or its class name where it has none or cannot say it."""
     try:
         return str(error) or type(error).__name__
-    except Exception:  # an exception whose __str__ fails must not hide that the job failed
+    except Exception:  # noqa: BLE001  # an exception whose __str__ fails must not hide that the job failed
         return type(error).__name__
 
 

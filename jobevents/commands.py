@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from jobevents import boundary, ids
 from jobevents.emit import By, Draft, Emitter
 from jobevents.errors import Conflict, Gone, InvalidValue, KeyTaken, NotFound
-from jobevents.events import CancelRequested, JobCanceled, JobDeleted, JobQueued, JobRequeued
+from jobevents.events import CancelRequested, Cause, JobCanceled, JobDeleted, JobQueued, JobRequeued
 from jobevents.job import DELETED, QUEUED, RUNNING, Job
 
 PREFIX_LIMIT = 64  # characters of the job's name that start its id; an id has 128
@@ -36,16 +36,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     external: bool = False
 
 
-class Submitted(str):
-    """A job id that also says whether the job is new: `created` is False when a job was found by its id or key."""
+class Submitted(msgspec.Struct, frozen=True):
+    """What a submission came to."""
 
-    __slots__ = ("created",)
-    created: bool
-
-    def __new__(cls, job_id: str, *, created: bool) -> Self:
-        made = super().__new__(cls, job_id)
-        made.created = created
-        return made
+    job_id: str
+    created: bool  # False: a job was found, by its id or its idempotency key
 
 
 class CancelOutcome(StrEnum):
@@ -112,7 +107,8 @@ def _draft(wanted: Submission, now: datetime) -> _Draft:
         "max_attempts": _whole("max_attempts", wanted.max_attempts, 1, 1, 2**15 - 1),
         "external": wanted.external,
     }
-    job_id = ids.validate(wanted.id) if wanted.id is not None else ids.new_id(name[:PREFIX_LIMIT], now)
+    job_id = ids.new_id(name[:PREFIX_LIMIT], now) if wanted.id is None else wanted.id
+    ids.validate(job_id)
     return _Draft(job_id, JobQueued(job_id=job_id, version=1, id="", at=now, **fields), partial(JobQueued, **fields))
 
 
@@ -208,7 +204,7 @@ def retry(emitter: Emitter, job_id: str, by: By) -> None:
     _requeue(emitter, job_id, "retry", by)
 
 
-def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> Submitted:
+def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> str:
     """Queue a finished job again from its first try, as itself or as a new job with the same params (behaviour M11).
 
     Raises:
@@ -217,7 +213,7 @@ def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> Sub
     """
     if not as_new:
         _requeue(emitter, job_id, "rerun", by)
-        return Submitted(job_id, created=False)
+        return job_id
     job = must_exist(emitter.load(job_id), job_id)
     if not job.is_final():
         raise Conflict(f"only a finished job can be run again as a new one job_id={job_id} state={job.state}")
@@ -236,10 +232,10 @@ def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> Sub
         root_id=job.root_id or job_id,
     )
     emitter.create({new_id: draft}, by)
-    return Submitted(new_id, created=True)
+    return new_id
 
 
-def _requeue(emitter: Emitter, job_id: str, cause: str, by: By) -> None:
+def _requeue(emitter: Emitter, job_id: str, cause: Cause, by: By) -> None:
     def decide(job: Job) -> list[Draft]:
         must_exist(job, job_id)
         return [partial(JobRequeued, cause=cause)]

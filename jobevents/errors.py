@@ -99,7 +99,9 @@ class IllegalTransition(JobEventsError):
         self, tried: str, *, job_id: str, state: str, allowed: tuple[str, ...], start: int = 0, current: int = 0
     ) -> None:
         of_start = f" of start={start} (current start={current})" if start else ""
-        super().__init__(f"{tried}{of_start} is not possible job_id={job_id} state={state} allowed={', '.join(allowed)}")
+        super().__init__(
+            f"{tried}{of_start} is not possible job_id={job_id} state={state} allowed={', '.join(allowed)}"
+        )
         self.tried = tried
         self.job_id = job_id
         self.state = state

@@ -73,10 +73,14 @@ class Jobs:
         """Where the projections are kept, beside whatever the services keep there."""
         return self._blobs
 
+    def blob_name(self, name: str) -> str:
+        """Return the full name of one of our blobs: under the prefix of this log."""
+        return self._prefix + name
+
     @property
     def aio(self) -> "AioJobs":
         """The same methods, awaitable, never blocking the event loop."""
-        from jobevents.aio import AioJobs  # noqa: PLC0415  # aio wraps this module
+        from jobevents.aio import AioJobs  # aio wraps this module
 
         return AioJobs(self)
 
@@ -85,7 +89,7 @@ class Jobs:
         name: str,
         params: Any = None,
         *,
-        id: str | None = None,  # noqa: A002  # the public name
+        id: str | None = None,  # the public name
         title: str = "",
         queue: str | None = None,
         key: str | None = None,
@@ -96,8 +100,8 @@ class Jobs:
         external: bool = False,
         actor: str | None = None,
         reason: str = "",
-    ) -> Submitted:
-        """Queue a job and return its id; `.created` tells whether it is new.
+    ) -> str:
+        """Queue a job and return its id; `submit_or_find` also says whether the job is new.
 
         Args:
             name: which kind of job; its id starts with it.
@@ -117,7 +121,7 @@ class Jobs:
         """
         wanted = Submission(
             name=name,
-            params=self._scrub(params),
+            params=params,
             id=id,
             title=title,
             queue=queue,
@@ -128,11 +132,18 @@ class Jobs:
             max_attempts=max_attempts,
             external=external,
         )
-        return commands.submit(self._emitter, wanted, self._by(actor, reason))
+        return self.submit_or_find(wanted, actor=actor, reason=reason).job_id
+
+    def submit_or_find(self, wanted: Submission, *, actor: str | None = None, reason: str = "") -> Submitted:
+        """Queue a job, or find the one that has its id or holds its key, and say which.
+
+        Raises: as `submit`.
+        """
+        return commands.submit(self._emitter, self._scrubbed(wanted), self._by(actor, reason))
 
     def submit_many(
         self, wanted: Sequence[Submission | Mapping[str, Any]], *, actor: str | None = None, reason: str = ""
-    ) -> list[Submitted]:
+    ) -> list[str]:
         """Queue several jobs in one transaction, all or none; each a Submission or a dict with its fields.
 
         Raises: as `submit`.
@@ -141,8 +152,8 @@ class Jobs:
             asked = [one if isinstance(one, Submission) else Submission(**one) for one in wanted]
         except TypeError as error:
             raise InvalidValue(f"not a submission: {error}") from error
-        scrubbed = [msgspec.structs.replace(one, params=self._scrub(one.params)) for one in asked]
-        return commands.submit_many(self._emitter, scrubbed, self._by(actor, reason)) if scrubbed else []
+        answers = commands.submit_many(self._emitter, [self._scrubbed(one) for one in asked], self._by(actor, reason))
+        return [answer.job_id for answer in answers]
 
     def attempt(
         self,
@@ -189,7 +200,7 @@ class Jobs:
         """
         commands.retry(self._emitter, _id(job_id), self._by(actor, reason))
 
-    def rerun(self, job_id: str, *, as_new: bool = False, actor: str | None = None, reason: str = "") -> Submitted:
+    def rerun(self, job_id: str, *, as_new: bool = False, actor: str | None = None, reason: str = "") -> str:
         """Queue a finished job again, or a new job with its params; return the id of the job that will run.
 
         Raises:
@@ -210,7 +221,7 @@ class Jobs:
         job_id = _id(job_id)
         deleted = commands.delete(self._emitter, job_id, self._by(actor, reason), artifacts=artifacts)
         if artifacts:
-            for entry in list(self._blobs.list(f"{self._prefix}jobs/{job_id}/")):
+            for entry in list(self._blobs.list(self.blob_name(f"jobs/{job_id}/"))):
                 self._blobs.delete(entry.name)
         return deleted
 
@@ -222,7 +233,7 @@ class Jobs:
         """
         return self.get_as(Status, job_id)
 
-    def get_as(self, type: type[S], job_id: str) -> S:  # noqa: A002  # reads as it should
+    def get_as(self, type: type[S], job_id: str) -> S:  # reads as it should
         """Return the status as a type with service fields.
 
         Raises:
@@ -265,10 +276,12 @@ class Jobs:
             raise NotFound(f"no such job then job_id={job_id} first={events[0].at.isoformat()}")
         return records.status_as(Status, commands.must_exist(fold(events[:last]), job_id))
 
-    def statuses(self, type: type[S] = Status) -> StatusStore[S]:  # type: ignore[assignment]  # noqa: A002  # S defaults to Status
+    def statuses(self, type: type[S] = Status) -> StatusStore[S]:  # type: ignore[assignment]  # S defaults to Status
         """Return the kit's store over this log: `save` appends the event that fits, or JobRecorded."""
         kept = records.LogRecords(self._emitter, self._by(None, ""), type)
-        return StatusStore(kept, kept, lambda job_id: job_id, type, on_unreadable=self._on_unreadable, clock=self._emitter.clock)
+        return StatusStore(
+            kept, kept, lambda job_id: job_id, type, on_unreadable=self._on_unreadable, clock=self._emitter.clock
+        )
 
     def observe(self, observer: Observer, *, close: Callable[[], None] | None = None) -> None:
         """Tell `observer` of every change this process appends from now on; `close` is called when the jobs are closed."""
@@ -286,8 +299,13 @@ class Jobs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
+
+    def _scrubbed(self, wanted: Submission) -> Submission:
+        return msgspec.structs.replace(wanted, params=self._scrub(wanted.params))
 
     def _by(self, actor: str | None, reason: str) -> By:
         return By(actor=self._actor if actor is None else actor, reason=reason)
@@ -295,7 +313,7 @@ class Jobs:
 
 def _id(text: str) -> str:
     ids.validate(text)
-    return str(text)
+    return text
 
 
 def _keep(value: Any) -> Any:

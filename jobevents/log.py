@@ -82,7 +82,7 @@ class EventLog:
         """
         try:
             sealed = self._seal(events, heads or {})
-            self._store.put(sealed, rows=rows)  # type: ignore[arg-type]  # Sealed stands for the event it holds
+            self._store.put(sealed, rows=rows)  # a Sealed stands for the event it holds
         except IntegrityError as error:
             return self._settle(events, error)
         except PersistenceError as error:
@@ -203,7 +203,9 @@ class Feed:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Record]:

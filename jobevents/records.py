@@ -23,6 +23,11 @@ _OURS = frozenset({"job_id", "state", "updated_at", "version"})  # keys that no 
 _EMPTY: Mapping[str, Any] = {"attempts": 0}  # what a key that is left out says; text says ""
 
 
+def status_name(job_id: str) -> str:
+    """Return the name of the blob that shows the job, below the log's prefix."""
+    return f"jobs/{job_id}/status.json"
+
+
 def status_bytes(job: Job) -> bytes:
     """Return the job's status.json: common keys, service fields as first annotated, progress, and `version` last."""
     shown = Status(
@@ -42,7 +47,7 @@ def status_bytes(job: Job) -> bytes:
     return status.encode(shown, extras)
 
 
-def status_as(type: type[S], job: Job) -> S:  # noqa: A002  # the kit's name for it
+def status_as(type: type[S], job: Job) -> S:  # the kit's name for it
     """Return the job's status as a record type, service fields included.
 
     Raises:
@@ -54,7 +59,7 @@ def status_as(type: type[S], job: Job) -> S:  # noqa: A002  # the kit's name for
 class LogRecords:
     """The log as the reader and writer of a StatusStore: a name is a job id, a generation its version."""
 
-    def __init__(self, emitter: Emitter, by: By, type: type[Status]) -> None:  # noqa: A002
+    def __init__(self, emitter: Emitter, by: By, type: type[Status]) -> None:
         self._emitter = emitter
         self._by = by
         self._declared = frozenset(field.encode_name for field in msgspec.structs.fields(type))
@@ -121,9 +126,7 @@ def _fitting(job: Job, state: str, changes: dict[str, Any]) -> list[Draft]:
     fields = {key: value for key, value in changes.items() if key not in common}
     annotated: list[Draft] = []
     if fields or changes.get("title") or changes.get("command"):
-        draft = partial(
-            JobAnnotated, title=changes.get("title", ""), command=changes.get("command", ""), fields=fields
-        )
+        draft = partial(JobAnnotated, title=changes.get("title", ""), command=changes.get("command", ""), fields=fields)
         annotated = [draft]
     start = job.start if job.state == RUNNING else 0
     match state:

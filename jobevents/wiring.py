@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from jobevents import boundary
@@ -14,9 +14,14 @@ from jobevents.errors import Misconfigured
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
 
-Synchronous = Literal["full", "normal"]
+if TYPE_CHECKING:
+    from jobevents.backends.memory import MemoryRecorder
+    from jobevents.backends.sqlite import SqliteRecorder
 
-_EXAMPLES = "memory://, sqlite:///data/jobs.db"
+Synchronous = Literal["full", "normal"]
+Beside = Callable[[], Blobs]
+
+_LOGS = "memory://, sqlite:///data/jobs.db"
 _BLOB_EXAMPLES = "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, gs://bucket/prefix"
 
 
@@ -50,34 +55,10 @@ def connect(
         Misconfigured: the URL or an option cannot work; the message says what to change.
         Corrupt, PermissionDenied, Unavailable: what the file says.
     """
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    clock = clock or _utc_now
-    match parts.scheme:
-        case "memory":
-            from jobevents.backends.memory import MemoryRecorder
-
-            recorder: MemoryRecorder | SqliteRecorder = MemoryRecorder()
-            beside: Callable[[], Blobs] = MemoryBlobs
-        case "sqlite":
-            from jobevents.backends.sqlite import SqliteRecorder
-
-            path = _sqlite_path(parts, url)
-            recorder = SqliteRecorder.open(
-                path,
-                synchronous=_synchronous(options.pop("synchronous", "full")),
-                lock_timeout_s=_seconds("lock_timeout_s", options.pop("lock_timeout_s", "30")),
-                tables=tables or ("job_runs", "job_run_logs"),
-                create=create,
-            )
-            beside = lambda: FileBlobs(Path(path).with_name(Path(path).stem + "-blobs"))  # noqa: E731
-        case _:
-            raise Misconfigured(f"no event log for this URL url={url!r}; use one of {_EXAMPLES}")
-    if options:
-        raise Misconfigured(f"unknown option in the URL option={next(iter(options))} url={url!r}")
+    recorder, beside = _open_log(url, tables or ("job_runs", "job_run_logs"), create=create)
     store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs or beside(), "")
     jobs = Jobs(
-        Emitter(EventLog(recorder, recorder.translate), clock=clock),
+        Emitter(EventLog(recorder, recorder.translate), clock=clock or _utc_now),
         runs=recorder.runs,
         run_logs=recorder.run_logs,
         blobs=store,
@@ -89,6 +70,59 @@ def connect(
     if inline:
         _write_statuses_inline(jobs, store, prefix)
     return jobs
+
+
+def _open_log(url: str, tables: tuple[str, str], *, create: bool) -> "tuple[MemoryRecorder | SqliteRecorder, Beside]":
+    """Return the recorder behind a URL, and what makes the blobs beside it."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    match parts.scheme:
+        case "memory":
+            from jobevents.backends.memory import MemoryRecorder
+
+            _no_more(options, url)
+            return MemoryRecorder(), MemoryBlobs
+        case "sqlite":
+            from jobevents.backends.sqlite import SqliteRecorder
+
+            path = _sqlite_path(parts, url)
+            synchronous = _synchronous(options.pop("synchronous", "full"))
+            lock_timeout_s = _seconds("lock_timeout_s", options.pop("lock_timeout_s", "30"))
+            _no_more(options, url)
+            recorder = SqliteRecorder.open(
+                path, synchronous=synchronous, lock_timeout_s=lock_timeout_s, tables=tables, create=create
+            )
+            return recorder, lambda: FileBlobs(path.with_name(f"{path.stem}-blobs"))
+        case _:
+            raise Misconfigured(f"no event log for this URL url={url!r}; use one of {_LOGS}")
+
+
+def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
+    """Return the DDL of a URL's tables, for teams that own theirs.
+
+    Raises:
+        Misconfigured: the URL's log has no tables.
+    """
+    if urlsplit(url).scheme != "sqlite":
+        raise Misconfigured(f"this log has no tables url={url!r}")
+    from jobevents.backends import sql, sqliteschema
+
+    return sqliteschema.ddl(sql.Tables.named(tables or ()))
+
+
+def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
+    """Bring a URL's tables to this version's schema, and return the steps applied; none when they are there already.
+
+    Raises:
+        Misconfigured: the URL's log has no tables, or they are newer than this version.
+        Unavailable, PermissionDenied, Corrupt: what the file says.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite":
+        raise Misconfigured(f"this log has no tables url={url!r}")
+    from jobevents.backends import sql, sqliteschema
+
+    return sqliteschema.migrate(_sqlite_path(parts, url), tables=sql.Tables.named(tables or ()))
 
 
 def open_blobs(url: str) -> tuple[Blobs, str]:
@@ -128,15 +162,21 @@ def _write_statuses_inline(jobs: Jobs, blobs: Blobs, prefix: str) -> None:
     jobs.observe(inline, close=inline.close)
 
 
-def _sqlite_path(parts: SplitResult, url: str) -> str:
+def _no_more(options: dict[str, str], url: str) -> None:
+    if options:
+        raise Misconfigured(f"unknown option in the URL option={next(iter(options))} url={url!r}")
+
+
+def _sqlite_path(parts: SplitResult, url: str) -> Path:
     if parts.netloc or len(parts.path) < 2:
         raise Misconfigured(f"no file in the URL url={url!r}; write sqlite:///relative.db or sqlite:////absolute.db")
-    return unquote(parts.path[1:])
+    return Path(unquote(parts.path[1:]))
 
 
 def _synchronous(text: str) -> Synchronous:
-    if text == "full" or text == "normal":
-        return text
+    match text:
+        case "full" | "normal":
+            return text
     raise Misconfigured(f"synchronous must be full or normal value={text!r}")
 
 

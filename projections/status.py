@@ -17,7 +17,7 @@ from jobevents.blobs import ABSENT, Blob, Blobs
 from jobevents.errors import Conflict, Corrupt, JobEventsError, NotFound
 from jobevents.events import Event
 from jobevents.job import DELETED, Job
-from jobevents.records import status_bytes
+from jobevents.records import status_bytes, status_name
 
 CONTENT_TYPE = "application/json; charset=utf-8"
 CACHE_CONTROL = "no-store"
@@ -46,7 +46,7 @@ class StatusView:
 
     def locate(self, job_id: str) -> str:
         """Return the blob's name: `{prefix}/jobs/{id}/status.json`."""
-        return f"{self._prefix}jobs/{job_id}/status.json"
+        return self._prefix + status_name(job_id)
 
     def save(self, job: Job) -> bool:
         """Write the job's status unless a newer one is there; False when one is. A deleted job's status is removed.
@@ -124,9 +124,7 @@ class InlineStatus:
     after its interval, before the appending call returns.
     """
 
-    def __init__(
-        self, view: StatusView, interval_s: float, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, view: StatusView, interval_s: float, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._view = view
         self._interval_s = interval_s
         self._monotonic = monotonic

@@ -1,0 +1,5 @@
+"""`python -m jobevents`."""
+
+from jobevents.cli import main
+
+main()

@@ -1,0 +1,314 @@
+"""The command line: a table at a terminal, JSON in a pipe or with --json; exit 0, 1 when it failed, 2 when used wrongly."""
+
+import getpass
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.progress import Progress
+
+from jobevents import commands, console, demo, doctor, wiring
+from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
+from jobevents.jobs import Jobs
+from jobevents.store import RunFilter
+
+app = typer.Typer(
+    name="jobevents",
+    help="Every transition of every background job kept as an event, and everything else folded from the events.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar="JOBEVENTS_URL", help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as is done anyhow when the output is no terminal.")]
+JobId = Annotated[str, typer.Argument(help="The job's id.")]
+Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `jobevents list | head` ends quietly
+    try:
+        app()
+    except (InvalidValue, Misconfigured) as error:
+        _fail(error, 2)
+    except JobEventsError as error:
+        _fail(error, 1)
+
+
+def _fail(error: JobEventsError, code: int) -> None:
+    console.err.print(f"[red]error:[/red] {_escaped(str(error))}", soft_wrap=True)
+    sys.exit(code)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _open(url: str, *, create: bool = False) -> Jobs:
+    """Open the log; only commands that write the first job make a new file, so that a mistyped path shows."""
+    return wiring.connect(url, create=create, actor=_actor())
+
+
+def _actor() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container without a passwd entry
+        user = f"uid{os.getuid()}" if hasattr(os, "getuid") else "user"
+    return f"{user}@{socket.gethostname()}"
+
+
+@app.command("demo")
+def demo_command(
+    path: Annotated[Path | None, typer.Argument(help="Files to work on; default: this package's own source.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End after the work, with the summary.")] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where to keep the database; default: a new directory for temporary files."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a real job for each file under PATH, embedded, and check every promise. Exit 0 only if all held."""
+    files = demo.files_under(path or Path(__file__).parent)
+    kept = directory or Path(tempfile.mkdtemp(prefix="jobevents-demo-"))
+    kept.mkdir(parents=True, exist_ok=True)
+    url = f"sqlite:///{kept.resolve() / 'jobs.db'}"
+    with wiring.connect(url, inline=True, actor="demo") as jobs:
+        run = demo.Demo(jobs, files, kept)
+        with Progress(console=console.err, transient=True, disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task(f"{run.total} jobs, {demo.WORKERS} workers", total=run.total)
+            summary = run.run(lambda: bar.advance(task))
+    if console.wants_json(as_json):
+        console.print_json({**msgspec.to_builtins(summary), "held": summary.held, "url": url})
+    else:
+        _print_summary(summary, url)
+    if not summary.held:
+        sys.exit(1)
+
+
+def _print_summary(summary: demo.Summary, url: str) -> None:
+    out = console.out
+    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
+    out.print(f"[bold]{summary.jobs} jobs in {summary.seconds:.1f} s[/bold]: {states}")
+    out.print(
+        f"{summary.bytes_read:,} bytes in {summary.lines:,} lines, compressible to {summary.compressed_to:.0%}; "
+        f"{summary.events:,} events kept, {summary.refused_deliveries} doubled delivery refused"
+    )
+    for promise, held in summary.promises.items():
+        out.print(f"  {'[green]held  [/green]' if held else '[red]BROKEN[/red]'} {promise}")
+    out.print("\nWhat to type next:")
+    out.print(f"  export JOBEVENTS_URL={url}", soft_wrap=True)
+    out.print("  jobevents list --state failed")
+    for job_id, what in (
+        (summary.retried_job, "failed, then succeeded"),
+        (summary.canceled_job, "who canceled it, and why"),
+    ):
+        out.print(f"  jobevents events {job_id}   [dim]# {what}[/dim]", soft_wrap=True)
+
+
+@app.command()
+def submit(
+    name: Annotated[str, typer.Argument(help="Which kind of job.")],
+    url: Url,
+    params: Annotated[str, typer.Argument(help="JSON for the handler.")] = "null",
+    id: Annotated[str | None, typer.Option(help="The job's id; default: a new one.")] = None,
+    title: Annotated[str, typer.Option(help="A title for people.")] = "",
+    queue: Annotated[str | None, typer.Option(help="Which queue hands it out.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: one unfinished job for a name and key.")] = None,
+    at: Annotated[str | None, typer.Option(help="Not before, ISO 8601 with a zone.")] = None,
+    delay: Annotated[float | None, typer.Option(help="Not before, seconds from now.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Tries before it stays failed.")] = None,
+    external: Annotated[bool, typer.Option(help="Your own task queue delivers it.")] = False,
+    actor: Actor = None,
+    reason: Reason = "",
+) -> None:
+    """Queue a job and print its id as JSON."""
+    try:
+        decoded: Any = msgspec.json.decode(params)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidValue(f"params are no JSON: {error}; quote them, like '{{\"song\": 7}}'") from error
+    with _open(url, create=True) as jobs:
+        wanted = commands.Submission(
+            name=name,
+            params=decoded,
+            id=id,
+            title=title,
+            queue=queue,
+            key=key,
+            at=at,
+            delay=delay,
+            priority=priority,
+            max_attempts=max_attempts,
+            external=external,
+        )
+        answer = jobs.submit_or_find(wanted, actor=actor, reason=reason)
+    console.print_json(answer)
+
+
+@app.command()
+def show(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
+    """Show all that is known of a job now."""
+    with _open(url) as jobs:
+        job = jobs.job(job_id)
+    if console.wants_json(as_json):
+        console.print_json(job)
+    else:
+        console.print_job(job, msgspec.to_builtins(job))
+
+
+@app.command()
+def events(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
+    """Show a job's whole history: every event, by whom and why."""
+    with _open(url) as jobs:
+        history = jobs.history(job_id)
+    if console.wants_json(as_json):
+        console.print_json(history)
+    else:
+        console.print_events(history)
+
+
+@app.command()
+def logs(
+    job_id: JobId,
+    url: Url,
+    after_seq: Annotated[int, typer.Option(help="Lines after this one.")] = 0,
+    limit: Annotated[int, typer.Option(help="At most so many; 0: all.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show a job's log lines, in order across its attempts."""
+    with _open(url) as jobs:
+        jobs.job(job_id)
+        lines = jobs.run_logs.logs(job_id, after_seq, limit)
+    if console.wants_json(as_json):
+        console.print_json(lines)
+    else:
+        console.print_lines(lines)
+
+
+@app.command("list")
+def list_command(
+    url: Url,
+    state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
+    job: Annotated[str, typer.Option("--job", help="Only this kind of job.")] = "",
+    queue: Annotated[str, typer.Option(help="Only this queue.")] = "",
+    page: Annotated[int, typer.Option(help="Page, from 1.")] = 1,
+    per_page: Annotated[int, typer.Option(min=1, max=1000, help="Jobs on a page.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, newest first."""
+    with _open(url) as jobs:
+        found = jobs.runs.list(
+            RunFilter(job=job, statuses=tuple(state or ()), queue=queue, page=max(1, page), per_page=per_page)
+        )
+    pages = -(-found.total // per_page)
+    if console.wants_json(as_json):
+        console.print_json({"items": found.runs, "page": found.page, "per_page": per_page, "total": found.total})
+    elif not found.total:
+        console.out.print("no jobs; queue one with: jobevents submit NAME '{\"a\": 1}'")
+    else:
+        console.print_runs(found.runs, found.total, found.page, pages)
+
+
+@app.command()
+def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
+    """Cancel a job that has not started, or ask a running one to stop. Exit 1 when it had ended before."""
+    with _open(url) as jobs:
+        outcome = jobs.cancel(job_id, actor=actor, reason=reason)
+    if outcome is commands.CancelOutcome.UNKNOWN:
+        raise NotFound(f"no such job job_id={job_id}")
+    _answer({"job_id": job_id, "outcome": outcome.value}, f"{job_id}: {outcome.value}", as_json)
+    if outcome is commands.CancelOutcome.ALREADY_FINAL:
+        sys.exit(1)
+
+
+@app.command()
+def retry(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
+    """Queue a failed job for another try."""
+    with _open(url) as jobs:
+        jobs.retry(job_id, actor=actor, reason=reason)
+    _answer({"job_id": job_id}, f"{job_id}: queued", as_json)
+
+
+@app.command()
+def rerun(
+    job_id: JobId,
+    url: Url,
+    as_new: Annotated[bool, typer.Option("--as-new", help="Run it as a new job with the same params.")] = False,
+    actor: Actor = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run a finished job again."""
+    with _open(url) as jobs:
+        queued = jobs.rerun(job_id, as_new=as_new, actor=actor, reason=reason)
+    _answer({"job_id": queued}, f"{queued}: queued", as_json)
+
+
+@app.command()
+def delete(
+    job_id: JobId,
+    url: Url,
+    artifacts: Annotated[bool, typer.Option("--artifacts", help="Remove all blobs under jobs/ID/ too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    actor: Actor = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+) -> None:
+    """Delete a job for good; a deleted job never comes back, its history is kept until it is erased."""
+    with _open(url) as jobs:
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"delete {job_id} for good?", abort=True, err=True)
+        deleted = jobs.delete(job_id, artifacts=artifacts, actor=actor, reason=reason)
+    _answer(
+        {"job_id": job_id, "deleted": deleted}, f"{job_id}: {'deleted' if deleted else 'was deleted before'}", as_json
+    )
+
+
+def _answer(value: dict[str, Any], text: str, as_json: bool) -> None:
+    if console.wants_json(as_json):
+        console.print_json(value)
+    else:
+        console.out.print(text, soft_wrap=True)
+
+
+@app.command()
+def migrate(
+    url: Url,
+    show_ddl: Annotated[bool, typer.Option("--print", help="Print the DDL, to own it; change nothing.")] = False,
+) -> None:
+    """Bring the tables to this version's schema; safe to repeat, and never done unasked."""
+    if show_ddl:
+        sys.stdout.write(wiring.ddl(url))
+    else:
+        steps = wiring.migrate(url)
+        console.err.print(
+            f"applied schema steps {steps}" if steps else "nothing to do: the tables have this version's schema"
+        )
+
+
+@app.command("doctor")
+def doctor_command(url: Url, as_json: AsJson = False) -> None:
+    """Check that the log, the table of jobs and the blobs work. Exit 1 when something is wrong."""
+    with _open(url) as jobs:
+        findings = doctor.examine(jobs)
+    if console.wants_json(as_json):
+        console.print_json(findings)
+    else:
+        for finding in findings:
+            mark = "[green]ok [/green]" if finding.ok else "[red]BAD[/red]"
+            console.out.print(f"{mark} {finding.check}: ", console.plain(finding.found), soft_wrap=True)
+    if not all(finding.ok for finding in findings):
+        sys.exit(1)

@@ -1,0 +1,75 @@
+"""What is well and what is not with a log: each check says what it found, and what to do where that is bad."""
+
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+
+import msgspec
+
+from jobevents.blobs import ABSENT
+from jobevents.errors import JobEventsError
+from jobevents.jobs import Jobs
+from jobevents.status import State
+from jobevents.store import RunFilter
+
+PROBE = "doctor-probe"  # name of the blob that is written, read and removed
+SAMPLE = 20  # newest jobs whose row is held against the fold of their history
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one check found."""
+
+    check: str  # what was looked at
+    ok: bool
+    found: str  # what was found, or why it could not be
+
+
+def examine(jobs: Jobs) -> list[Finding]:
+    """Run every check; one that fails stops no other. Writes nothing but a probe blob, which is removed again."""
+    checks: dict[str, Callable[[Jobs], tuple[bool, str]]] = {
+        "versions": _versions,
+        "log readable": _log,
+        "jobs by state": _states,
+        "rows are folds": _rows,
+        "blobs writable": _blobs,
+    }
+    findings = []
+    for name, check in checks.items():
+        try:
+            ok, found = check(jobs)
+        except JobEventsError as error:
+            ok, found = False, f"{type(error).__name__}: {error}"
+        findings.append(Finding(name, ok, found))
+    return findings
+
+
+def _versions(_: Jobs) -> tuple[bool, str]:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("jobevents", "eventsourcing", "msgspec"))
+    return True, f"{packages}, Python {platform.python_version()}"
+
+
+def _log(jobs: Jobs) -> tuple[bool, str]:
+    cursor = jobs.log.last_cursor()
+    last = next(iter(jobs.log.scan(str(int(cursor) - 1), limit=1)), None) if cursor else None
+    return True, f"last event at cursor {cursor}: {last.job_id}#{last.version} {last.type}" if last else "no events yet"
+
+
+def _states(jobs: Jobs) -> tuple[bool, str]:
+    counts = {state.value: jobs.runs.list(RunFilter(statuses=(state,), per_page=1)).total for state in State}
+    return True, ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no jobs yet"
+
+
+def _rows(jobs: Jobs) -> tuple[bool, str]:
+    newest = jobs.runs.list(RunFilter(per_page=SAMPLE)).runs
+    differ = [run.id for run in newest if jobs.job(run.id).state != run.status]
+    if differ:
+        return False, f"state in the table differs from the history: {', '.join(differ)}"
+    return True, f"{len(newest)} newest jobs looked at"
+
+
+def _blobs(jobs: Jobs) -> tuple[bool, str]:
+    name = jobs.blob_name(PROBE)
+    generation = jobs.blobs.put(name, b"probe")
+    blob = jobs.blobs.get(name)
+    jobs.blobs.delete(name, if_generation=generation)
+    return blob is not None and blob.data == b"probe" and generation != ABSENT, "written, read and removed a probe"
