@@ -16,6 +16,7 @@ from rich.progress import Progress
 from jobevents import commands, console, demo, doctor, wiring
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
 from jobevents.jobs import Jobs
+from jobevents.status import State
 from jobevents.store import RunFilter
 
 app = typer.Typer(
@@ -209,6 +210,8 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
+    for one in set(state or ()) - set(State):
+        console.err.print(f"note: {one} is none of the states {', '.join(State)}", style="yellow")
     with _open(url) as jobs:
         found = jobs.runs.list(
             RunFilter(job=job, statuses=tuple(state or ()), queue=queue, page=max(1, page), per_page=per_page)

@@ -39,9 +39,15 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
-def local(when: datetime | None) -> str:
-    """Return a time in the viewer's zone, with the offset that makes it exact."""
-    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S%z") if when and when.year > 1 else "-"
+def local(when: datetime | None, *, short: bool = False) -> str:
+    """Return a time in the viewer's zone, with the offset that makes it exact; a short one is of a table that names the zone."""
+    if when is None or when.year == 1:
+        return "-"
+    return when.astimezone().strftime("%m-%d %H:%M:%S" if short else "%Y-%m-%d %H:%M:%S%z")
+
+
+def _zone() -> str:
+    return datetime.now().astimezone().tzname() or "local time"
 
 
 def state_text(state: str) -> Text:
@@ -56,50 +62,50 @@ def plain(value: Any) -> Text:
 
 
 def print_runs(runs: Sequence[JobRun], total: int, page: int, pages: int) -> None:
-    """Print a page of jobs as a table."""
-    table = Table("job", "name", "state", "try", "created", "updated", "worker", "error", box=None, pad_edge=False)
+    """Print a page of jobs as a table; an id is never cut, since it is what one copies."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("job", no_wrap=True, min_width=max((len(run.id) for run in runs), default=0))
+    for heading in ("state", "try", "updated"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("error, or what it is doing", overflow="ellipsis", no_wrap=True)
     for run in runs:
         table.add_row(
-            Text(run.id, no_wrap=True),
-            plain(run.job_name),
+            Text(run.id),
             state_text(run.status),
             f"{run.attempt}/{run.max_attempts}",
-            local(run.created_at),
-            local(run.updated_at),
-            plain(run.worker_id),
-            plain(run.error.message[:_CELL] if run.error else ""),
+            local(run.updated_at, short=True),
+            plain(run.error.message[:_CELL] if run.error else run.progress_message),
         )
     out.print(table)
-    out.print(f"[dim]{total} jobs, page {page} of {pages}, times in {datetime.now().astimezone().tzname()}[/dim]")
+    out.print(f"[dim]{total} jobs, page {page} of {pages}, times in {_zone()}; --json has all columns, in UTC[/dim]")
 
 
 def print_events(events: Sequence[Event]) -> None:
-    """Print a history as a table."""
-    table = Table("#", "at", "+s", "event", "actor", "what", "reason", box=None, pad_edge=False)
+    """Print a history as a table, a line an event."""
+    table = Table("#", box=None, pad_edge=False)
+    for heading in ("at", "+s", "event", "actor"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("what", "reason"):
+        table.add_column(heading, overflow="ellipsis", no_wrap=True)
     before: datetime | None = None
     for event in events:
         since = f"{(event.at - before).total_seconds():.3f}" if before else ""
         before = event.at
-        table.add_row(
-            str(event.version),
-            local(event.at),
-            since,
-            event.type,
-            plain(event.actor),
-            plain(_own(event)),
-            plain(event.reason),
-        )
+        what, reason = plain(_own(event)), plain(event.reason)
+        at = local(event.at, short=True)
+        table.add_row(str(event.version), at, since, event.type, plain(event.actor), what, reason)
     out.print(table)
-    out.print(f"[dim]times in {datetime.now().astimezone().tzname()}; --json has them in UTC[/dim]")
+    out.print(f"[dim]times in {_zone()}; --json has all fields, and times in UTC[/dim]")
 
 
 def _own(event: Event) -> str:
-    """Return the event's own fields on one line."""
-    common = set(Event.__struct_fields__) | {"traceback"}
+    """Return the event's own fields on one line, what tells most first."""
+    hidden = {*Event.__struct_fields__, "type", "traceback", "name", "params", "worker"}
     fields = msgspec.to_builtins(event)
-    own = {key: value for key, value in fields.items() if key not in common and key != "type"}
-    shown = (f"{k}={v if isinstance(v, str) else msgspec.json.encode(v).decode()}" for k, v in own.items())
-    return " ".join(shown)[:_CELL]
+    shown = {key: value for key, value in fields.items() if key not in hidden}
+    shown |= {key: fields[key] for key in ("name", "params") if key in fields}
+    texts = (f"{k}={v if isinstance(v, str) else msgspec.json.encode(v).decode()}" for k, v in shown.items())
+    return " ".join(texts)[:_CELL]
 
 
 def print_job(job: Job, values: Mapping[str, Any]) -> None:

@@ -157,7 +157,7 @@ def check(job: Job, event: Event) -> None:
             _tried(event),
             job_id=job.job_id,
             state=job.state or "new",
-            allowed=tuple(cls.__name__ for cls in row),
+            allowed=tuple(_edge(cls, job.state) for cls in row),
             start=start,
             current=job.start,
         )
@@ -407,4 +407,5 @@ def diagram() -> str:
 
 
 def _edge(cls: type[Event], state: str) -> str:
-    return f"JobRequeued({' or '.join(sorted(CAUSES[state]))})" if cls is JobRequeued else cls.__name__
+    causes = CAUSES.get(state, CAUSES[FAILED])
+    return f"JobRequeued({' or '.join(sorted(causes))})" if cls is JobRequeued else cls.__name__

@@ -107,7 +107,7 @@ def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
         raise Misconfigured(f"this log has no tables url={url!r}")
     from jobevents.backends import sql, sqliteschema
 
-    return sqliteschema.ddl(sql.Tables.named(tables or ()))
+    return sqliteschema.ddl(sql.Tables(*tables or ()))
 
 
 def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
@@ -122,7 +122,7 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
         raise Misconfigured(f"this log has no tables url={url!r}")
     from jobevents.backends import sql, sqliteschema
 
-    return sqliteschema.migrate(_sqlite_path(parts, url), tables=sql.Tables.named(tables or ()))
+    return sqliteschema.migrate(_sqlite_path(parts, url), tables=sql.Tables(*tables or ()))
 
 
 def open_blobs(url: str) -> tuple[Blobs, str]:
