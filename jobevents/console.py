@@ -24,6 +24,7 @@ _STATE_STYLE = {
     "skipped": "magenta",
 }
 _CELL = 200  # characters of a value in a table
+_REASON = 40  # characters of a reason in a table
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -63,39 +64,43 @@ def plain(value: Any) -> Text:
 
 def print_runs(runs: Sequence[JobRun], total: int, page: int, pages: int) -> None:
     """Print a page of jobs as a table; an id is never cut, since it is what one copies."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("job", no_wrap=True, min_width=max((len(run.id) for run in runs), default=0))
-    for heading in ("state", "try", "updated"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("error, or what it is doing", overflow="ellipsis", no_wrap=True)
-    for run in runs:
-        table.add_row(
+    rows = [
+        [
             Text(run.id),
             state_text(run.status),
-            f"{run.attempt}/{run.max_attempts}",
-            local(run.updated_at, short=True),
+            Text(f"{run.attempt}/{run.max_attempts}"),
+            Text(local(run.updated_at, short=True)),
             plain(run.error.message[:_CELL] if run.error else run.progress_message),
-        )
-    out.print(table)
+        ]
+        for run in runs
+    ]
+    _print_table(["job", "state", "try", "updated", "error, or what it is doing"], rows)
     out.print(f"[dim]{total} jobs, page {page} of {pages}, times in {_zone()}; --json has all columns, in UTC[/dim]")
 
 
 def print_events(events: Sequence[Event]) -> None:
     """Print a history as a table, a line an event."""
-    table = Table("#", box=None, pad_edge=False)
-    for heading in ("at", "+s", "event", "actor"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("what", "reason"):
-        table.add_column(heading, overflow="ellipsis", no_wrap=True)
+    rows = []
     before: datetime | None = None
     for event in events:
         since = f"{(event.at - before).total_seconds():.3f}" if before else ""
         before = event.at
-        what, reason = plain(_own(event)), plain(event.reason)
-        at = local(event.at, short=True)
-        table.add_row(str(event.version), at, since, event.type, plain(event.actor), what, reason)
-    out.print(table)
+        head = [str(event.version), local(event.at, short=True), since, event.type]
+        rows.append([*map(Text, head), plain(event.actor), plain(event.reason[:_REASON]), plain(_own(event))])
+    _print_table(["#", "at", "+s", "event", "actor", "reason", "what"], rows)
     out.print(f"[dim]times in {_zone()}; --json has all fields, and times in UTC[/dim]")
+
+
+def _print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Print a line a row; where the terminal is too narrow, only the last column is cut."""
+    table = Table(box=None, pad_edge=False)
+    for position, heading in enumerate(headings):
+        width = max((row[position].cell_len for row in rows), default=0)
+        last = position == len(headings) - 1
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=None if last else max(width, len(heading)))
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
 
 
 def _own(event: Event) -> str:
