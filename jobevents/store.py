@@ -6,10 +6,11 @@ place where rows and lines live: in memory, or two tables of a SQL database.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import msgspec
 
+from jobevents.boundary import check_instant
 from jobevents.errors import InvalidValue
 from jobevents.job import QUEUED, Job, due_at
 from jobevents.times import to_datetime
@@ -137,7 +138,7 @@ class LogTable(Protocol):
 
 
 def run_of(job: Job) -> JobRun:
-    """Return the row of a job: its try is the current one, or the next one while it is queued."""
+    """Return the row of a job: its try is the current one, or the next one while it is queued; its times are UTC."""
     return JobRun(
         id=job.job_id,
         job_name=job.name,
@@ -149,21 +150,21 @@ def run_of(job: Job) -> JobRun:
         idem_key=job.key,
         attempt=current_attempt(job),
         max_attempts=job.max_attempts,
-        scheduled_at=due_at(job),
-        started_at=job.started_at,
-        finished_at=job.finished_at,
+        scheduled_at=_utc(due_at(job)),
+        started_at=_utc(job.started_at),
+        finished_at=_utc(job.finished_at),
         duration_ms=duration_ms(job),
         progress=job.progress or 0,
         progress_message=job.progress_message,
         result=job.result,
         error=RunError(code=job.error_kind, message=job.error) if job.error else None,
         worker_id=job.worker,
-        cancel_requested_at=job.cancel_requested_at,
+        cancel_requested_at=_utc(job.cancel_requested_at),
         canceled_by=job.canceled_by,
         cancel_reason=job.cancel_reason,
         replay_of=job.replay_of,
         root_id=job.root_id,
-        created_at=job.created_at or NEVER,
+        created_at=_utc(job.created_at or NEVER),
         updated_at=updated_at(job),
     )
 
@@ -186,3 +187,11 @@ def updated_at(job: Job) -> datetime:
         return to_datetime(job.updated_at)
     except InvalidValue:
         return NEVER
+
+
+@overload
+def _utc(when: datetime) -> datetime: ...
+@overload
+def _utc(when: datetime | None) -> datetime | None: ...
+def _utc(when: datetime | None) -> datetime | None:
+    return when if when is None or when.tzinfo is UTC else check_instant("time", when)

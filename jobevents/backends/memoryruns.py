@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
 
+import msgspec
+
 from jobevents.backends.sql import page_of
+from jobevents.boundary import check_instant
 from jobevents.errors import KeyTaken
 from jobevents.ids import sort_key
 from jobevents.job import DELETED, RUNNING, Job
@@ -101,8 +104,9 @@ class MemoryRunLogs:
 
     def append_logs(self, entries: Sequence[JobLog]) -> None:
         """Store all lines; see `LogTable`."""
+        in_utc = [msgspec.structs.replace(line, at=check_instant("at", line.at)) for line in entries]
         with self._lock:
-            for line in entries:
+            for line in in_utc:
                 if not self._is_deleted(line.run_id):
                     self._lines.setdefault(line.run_id, {}).setdefault(line.seq, line)
 

@@ -71,7 +71,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         *,
         synchronous: Synchronous = "full",
         lock_timeout_s: float = LOCK_TIMEOUT_S,
-        tables: Sequence[str] = DEFAULT_TABLES,  # a NamedTuple
+        tables: Sequence[str] = DEFAULT_TABLES,
         create: bool = True,
     ) -> Self:
         """Open the log in a file, made with its directory if missing; nothing else is ever migrated unasked.
@@ -239,7 +239,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         self.file.close()
 
 
-def ddl(tables: Sequence[str] = DEFAULT_TABLES) -> str:  # a NamedTuple
+def ddl(tables: Sequence[str] = DEFAULT_TABLES) -> str:
     """Return the schema as SQL, for those who apply it themselves."""
     return sqliteschema.ddl(Tables.named(tables))
 

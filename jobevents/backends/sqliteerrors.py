@@ -6,6 +6,8 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from eventsourcing.persistence import IntegrityError
+
 from jobevents.errors import (
     Conflict,
     Corrupt,
@@ -60,7 +62,7 @@ def translate(error: BaseException, path: Path | str) -> JobEventsError:
             )
         case code if code in (READONLY, PERM, AUTH, CANTOPEN):
             return _of_access(root, path)
-        case code if code == CONSTRAINT:
+        case code if code == CONSTRAINT or isinstance(error, IntegrityError):
             return Conflict(f"somebody else wrote first {what}")
         case code if code == TOOBIG:
             return InvalidValue(f"value is too large for the database {what}")
@@ -68,6 +70,8 @@ def translate(error: BaseException, path: Path | str) -> JobEventsError:
             return Misconfigured(
                 f"database lacks a table or column {what}: run `jobevents migrate --url sqlite:///{path}`"
             )
+        case code if code == IOERR:
+            return Unavailable(f"database could not be read or written {what}: is the disk full or broken?")
         case _:
             return Unavailable(f"database failed {what}")
 

@@ -5,8 +5,10 @@ with BEGIN IMMEDIATE: a transaction that reads first and writes later is refused
 """
 
 import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -22,6 +24,7 @@ Row: TypeAlias = tuple[Any, ...]  # Any: SQLite's column values
 Work: TypeAlias = Callable[[sqlite3.Cursor], T]
 
 LOCK_TIMEOUT_S: Final = 30.0  # how long a writer waits for those of other processes
+_TRY_AGAIN_S: Final = (0.0005, 0.002)  # about as long as another process's transaction takes
 _IDLE_LIMIT: Final = 8  # reading connections kept open: more threads open and close their own
 _FORK_WAIT_S: Final = 5.0  # how long a fork waits for transactions under way
 _INHERITED: list[sqlite3.Connection] = []  # a parent's connections that a child must neither use nor close
@@ -278,9 +281,21 @@ class SqliteFile:
             call.settled = True
 
     def _begin(self) -> sqlite3.Cursor:
+        """Begin a transaction when no other process has one.
+
+        Tries again every millisecond or two: SQLite's own wait grows to 100 ms, so that of eight processes that write
+        without a pause, one waited for seconds while the others took turns.
+        """
         if self._writer is None:
-            self._writer = self._connect("rw")
-        return self._writer.execute("BEGIN IMMEDIATE")
+            self._writer = connect(self.path, synchronous=self._synchronous, lock_timeout_s=0)
+        deadline = time.monotonic() + self.lock_timeout_s
+        while True:
+            try:
+                return self._writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != BUSY or time.monotonic() >= deadline:
+                    raise
+            time.sleep(random.uniform(*_TRY_AGAIN_S))  # noqa: S311  # spreads the tries of several processes
 
     @staticmethod
     def _run(cursor: sqlite3.Cursor, call: Call, *, apart: bool) -> None:
