@@ -92,15 +92,12 @@ def print_events(events: Sequence[Event]) -> None:
 
 
 def _print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Print a line a row; where the terminal is too narrow, only the last column is cut."""
-    table = Table(box=None, pad_edge=False)
-    for position, heading in enumerate(headings):
-        width = max((row[position].cell_len for row in rows), default=0)
-        last = position == len(headings) - 1
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=None if last else max(width, len(heading)))
-    for row in rows:
-        table.add_row(*row)
-    out.print(table)
+    """Print a line a row; what does not fit the terminal is cut at the end of the line (rich's tables cut every column)."""
+    lines = [[Text(heading, style="bold") for heading in headings], *rows]
+    widths = [max(line[column].cell_len for line in lines) for column in range(len(headings))]
+    for line in lines:
+        cells = [cell + " " * (width - cell.cell_len) for cell, width in zip(line, widths, strict=True)]
+        out.print(Text("  ").join(cells), no_wrap=True, overflow="ellipsis")
 
 
 def _own(event: Event) -> str:
