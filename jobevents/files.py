@@ -20,7 +20,6 @@ else:
     import fcntl
 
 _STRIPES = 256  # lock files are never removed (that would let two in), so their number is fixed
-_LOCK_DEADLINE_S = 30.0
 _NUDGE_NS = 1_000_000
 
 
@@ -136,15 +135,16 @@ def walk(
 class Locks:
     """Exclusive locks by name, between threads and processes alike; the kernel frees those of a dead process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, deadline_s: float = 30.0) -> None:
         self._directory = directory
+        self._deadline_s = deadline_s
 
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[None]:
         """Hold the lock of `name`, and of every spelling a case-folding file system takes for it.
 
         Raises:
-            TimeoutError: somebody else held it for 30 s.
+            TimeoutError: somebody else held it until the deadline.
         """
         spelling = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
         path = self._directory / f"{zlib.crc32(spelling.encode()) % _STRIPES:02x}"
@@ -156,7 +156,7 @@ class Locks:
             os.close(descriptor)
 
     def _acquire(self, path: Path) -> int:
-        give_up = time.monotonic() + _LOCK_DEADLINE_S
+        give_up = time.monotonic() + self._deadline_s
         make_directories(self._directory)
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

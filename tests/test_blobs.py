@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from jobevents.backends.gcs import GcsBlobs
 from jobevents.backends.sqlblobs import SqliteBlobs
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.testing import BlobsContract
+
+pytest_plugins = ("tests.gcs",)
 
 
 class TestMemoryBlobs(BlobsContract):
@@ -36,3 +39,9 @@ class TestSqliteBlobsInMemory(BlobsContract):
         blobs = SqliteBlobs(":memory:")
         yield blobs
         blobs.close()
+
+
+class TestGcsBlobs(BlobsContract):
+    @pytest.fixture
+    def blobs(self, gcs_blobs: GcsBlobs) -> Blobs:
+        return gcs_blobs

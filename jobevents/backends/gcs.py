@@ -1,0 +1,385 @@
+"""Blobs in a Google Cloud Storage bucket, with retries of our own.
+
+The library's retries repeat an upload without its condition, so that a stale write can land after a newer one, and
+take a lost reply for a Conflict with oneself. Here every write carries a condition (one that was given none reads the
+generation first) and a random token in its metadata, by which a repeated write knows its own work.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import google.auth.exceptions
+import msgspec
+import requests
+from google.api_core import exceptions as api_errors
+from google.cloud.storage import Blob as StorageObject
+from google.cloud.storage import Client
+from google.cloud.storage import exceptions as media_errors
+from requests.adapters import HTTPAdapter
+
+from jobevents import errors
+from jobevents.backoff import Backoff, Tries
+from jobevents.blobs import Blob, BlobEntry, check_metadata, check_name, check_prefix
+
+T = TypeVar("T")
+
+_TOKEN = "jobevents-write"  # noqa: S105 - the metadata key of the write token, no secret
+_META = "x-goog-meta-"
+_HEADER_KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+_PAGE_SIZE = 1000  # GCS: entries in one reply to a LIST, at most
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_FAILURES = (
+    api_errors.GoogleAPICallError,
+    media_errors.InvalidResponse,
+    media_errors.DataCorruption,
+    requests.exceptions.RequestException,
+    google.auth.exceptions.GoogleAuthError,
+    ConnectionError,
+)
+
+
+class GcsBlobs:
+    """Blobs in one bucket; names may also be given as `gs://bucket/name`.
+
+    Requests: `get` one (two when metadata is not plain ASCII with lower-case keys, or another program wrote the
+    object), `put` and `delete` one with `if_generation`, else two, `list` one a thousand entries. A put of over 8 MB
+    is several. Conflict after a lost reply may mean that our write landed and was replaced since.
+    """
+
+    min_write_interval_s = 1.05  # GCS: 1 write/s per object name, 429 beyond
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        client: Client | None = None,
+        threads: int = 32,
+        timeout_s: float = 10.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Connect with application default credentials, or to STORAGE_EMULATOR_HOST without any.
+
+        Args:
+            client: used in this process only, and not closed; without it, each process makes its own.
+            threads: how many requests at once keep their connections.
+            timeout_s: of one request; the backoff's deadline is that of an operation.
+
+        Raises:
+            Misconfigured: there are no credentials.
+        """
+        self._name = bucket
+        self._client = client
+        self._threads = threads
+        self._timeout_s = timeout_s
+        self._backoff = backoff or Backoff()
+        self._pid = os.getpid()
+        self._bucket = self._open()
+
+    def get(self, name: str, *, if_changed: str | None = None) -> Blob | None:
+        key = self._key(name)
+        return self._call(
+            self._backoff.start(), f"read {key!r}", lambda timeout_s: self._read(key, if_changed, timeout_s)
+        )
+
+    def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        if_generation: str | None = None,
+        content_type: str = "application/octet-stream",
+        cache_control: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        key = self._key(name)
+        kept = check_metadata(name, metadata)
+        upload = _Upload(key, data, content_type, cache_control, kept, _token(kept))
+        return self._guarded(key, if_generation, lambda tries, over: self._put_over(tries, upload, over))
+
+    def delete(self, name: str, *, if_generation: str | None = None) -> bool:
+        key = self._key(name)
+        return self._guarded(key, if_generation, lambda tries, over: self._delete_over(tries, key, over))
+
+    def list(self, prefix: str, *, start: str = "", delimiter: str = "") -> Iterator[BlobEntry]:
+        """Yield entries as the port says; their names are within the bucket, also for a prefix with `gs://`."""
+        prefix, start = self._within(prefix), self._within(start)
+        check_prefix(prefix, start)
+        return self._entries(prefix, start, delimiter)
+
+    def close(self) -> None:
+        """Close the connections of a client made here."""
+        if self._client is None:
+            self._bucket.client.close()
+
+    def _key(self, name: str) -> str:
+        key = self._within(name)
+        check_name(key)
+        return key
+
+    def _within(self, name: str) -> str:
+        if not name.startswith("gs://"):
+            return name
+        bucket, _, key = name.removeprefix("gs://").partition("/")
+        if bucket != self._name:
+            raise errors.Misconfigured(
+                f"blob is in another bucket uri={name!r} bucket={self._name}; open that one for it"
+            )
+        return key
+
+    def _open(self) -> Any:  # google-cloud-storage has no types
+        client = self._client or _new_client()
+        # Made to label traces, it reads the bucket in a thread at first use and again at a 404 (3.17).
+        client._bucket_metadata_cache = None
+        for scheme in ("https://", "http://"):
+            client._http.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=self._threads))
+        return client.bucket(self._name)
+
+    def _handle(self) -> Any:  # google-cloud-storage has no types
+        """Return this process's bucket; a forked child makes its own, as two cannot share a connection."""
+        if self._pid != os.getpid():
+            if self._client is not None:
+                raise errors.Misconfigured(f"client was made before a fork bucket={self._name}; give no client")
+            self._bucket, self._pid = self._open(), os.getpid()
+        return self._bucket
+
+    def _call(self, tries: Tries, doing: str, request: Callable[[float], T], *, absent_is_bucket: bool = False) -> T:
+        """Make one request until it is answered for good; raises our error for the library's."""
+        while True:
+            try:
+                return request(min(self._timeout_s, tries.left_s))
+            except _FAILURES as error:
+                if not (_is_transient(error) and tries.pause()):
+                    raise self._translated(error, doing, absent_is_bucket=absent_is_bucket) from error
+
+    def _read(self, key: str, if_changed: str | None, timeout_s: float) -> Blob | None:
+        unless = int(if_changed) if if_changed is not None and if_changed.isdecimal() else None
+        for _ in range(10):
+            download = _Download(key, self._handle())
+            try:
+                data = download.download_as_bytes(
+                    if_generation_not_match=unless, checksum="crc32c", retry=None, timeout=timeout_s
+                )
+            except api_errors.NotModified:
+                return None
+            blob = _from_headers(data, download.headers) or self._with_metadata(data, download, timeout_s)
+            if blob is not None:
+                return blob
+        raise errors.Unavailable(f"blob is replaced all the time bucket={self._name} name={key!r}")
+
+    def _with_metadata(self, data: bytes, download: "_Download", timeout_s: float) -> Blob | None:
+        """Complete what was read by a second request, for the same generation; None when that one is gone."""
+        resource = self._handle().blob(download.name, generation=download.generation)
+        try:
+            resource.reload(retry=None, timeout=timeout_s)
+        except api_errors.NotFound:
+            return None
+        metadata = {key: value for key, value in (resource.metadata or {}).items() if key != _TOKEN}
+        return Blob(data, str(resource.generation), metadata, resource.updated)
+
+    def _guarded(self, key: str, if_generation: str | None, write: Callable[[Tries, int], T]) -> T:
+        """Write over the generation given, or over whatever there is, read anew each time another writer was first."""
+        tries = self._backoff.start()
+        if if_generation is not None:
+            if not if_generation.isdecimal():
+                raise errors.Conflict(f"no generation of this store name={key!r} expected={if_generation!r}")
+            return write(tries, int(if_generation))
+        while True:
+            stored = self._stored(tries, key)
+            try:
+                return write(tries, int(stored.generation) if stored else 0)
+            except errors.Conflict as conflict:
+                if not tries.pause():
+                    raise errors.Unavailable(f"blob is replaced all the time name={key!r}") from conflict
+
+    def _put_over(self, tries: Tries, upload: "_Upload", over: int) -> str:
+        unsure = False
+        while True:
+            try:
+                return upload.send(self._handle(), over, min(self._timeout_s, tries.left_s))
+            except _FAILURES as error:
+                if unsure and _status(error) == 412:
+                    stored = self._stored(tries, upload.key)
+                    if stored and stored.token == upload.token:
+                        return stored.generation
+                if not (_is_transient(error) and tries.pause()):
+                    raise self._translated(error, f"write {upload.key!r}", absent_is_bucket=True) from error
+                unsure = True
+
+    def _delete_over(self, tries: Tries, key: str, over: int) -> bool:
+        if over == 0:
+            if self._stored(tries, key) is None:
+                return False
+            raise errors.Conflict(f"blob exists bucket={self._name} name={key!r}")
+        unsure = False
+        while True:
+            try:
+                timeout_s = min(self._timeout_s, tries.left_s)
+                self._handle().blob(key).delete(if_generation_match=over, retry=None, timeout=timeout_s)
+                return True
+            except _FAILURES as error:
+                status = _status(error)
+                gone = status == 412 and self._stored(tries, key) is None
+                if gone or (status == 404 and not _is_bucket_missing(error)):
+                    return unsure
+                if not (_is_transient(error) and tries.pause()):
+                    raise self._translated(error, f"delete {key!r}") from error
+                unsure = True
+
+    def _stored(self, tries: Tries, key: str) -> "_Stored | None":
+        def read(timeout_s: float) -> _Stored | None:
+            found = self._handle().blob(key)
+            try:
+                found.reload(retry=None, timeout=timeout_s)
+            except api_errors.NotFound as error:
+                if _is_bucket_missing(error):
+                    raise
+                return None
+            return _Stored(str(found.generation), (found.metadata or {}).get(_TOKEN, ""))
+
+        return self._call(tries, f"read {key!r}", read)
+
+    def _entries(self, prefix: str, start: str, delimiter: str) -> Iterator[BlobEntry]:
+        token: str | None = None
+        while True:
+            page = self._page(prefix, start, delimiter, token)
+            yield from page.entries
+            token = page.next_token
+            if not token:
+                return
+
+    def _page(self, prefix: str, start: str, delimiter: str, token: str | None) -> "_Page":
+        def read(timeout_s: float) -> _Page:
+            listing = self._handle().list_blobs(
+                prefix=prefix or None,
+                start_offset=start or None,
+                delimiter=delimiter or None,
+                page_token=token,
+                page_size=_PAGE_SIZE,
+                fields="items(name,generation,size),prefixes,nextPageToken",
+                retry=None,
+                timeout=timeout_s,
+            )
+            found = [BlobEntry(b.name, str(b.generation), b.size or 0) for b in next(listing.pages, ())]
+            found += [BlobEntry(directory, "", 0) for directory in listing.prefixes]
+            return _Page(sorted(found, key=lambda entry: entry.name.encode()), listing.next_page_token)
+
+        return self._call(self._backoff.start(), f"list {prefix!r}", read, absent_is_bucket=True)
+
+    def _translated(self, error: Exception, doing: str, *, absent_is_bucket: bool = False) -> errors.JobEventsError:
+        what = f"cannot {doing} bucket={self._name}"
+        match _status(error):
+            case 404 if absent_is_bucket or _is_bucket_missing(error):
+                return errors.Misconfigured(f"{what}: there is no such bucket; create it or name another")
+            case 404:
+                return errors.NotFound(f"{what}: no such blob")
+            case 412:
+                return errors.Conflict(f"{what}: written by another, the generation is not the one expected")
+            case (401 | 403) as status:
+                return errors.PermissionDenied(
+                    f"{what} status={status}; grant these credentials roles/storage.objectUser"
+                )
+        if isinstance(error, google.auth.exceptions.GoogleAuthError) and not _is_transient(error):
+            return errors.PermissionDenied(f"{what}: credentials do not work cause={error}")
+        return errors.Unavailable(f"{what} cause={type(error).__name__}: {error}")
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """What an object says of itself."""
+
+    generation: str  # decimal
+    token: str  # of the write that made it; "" for another program's
+
+
+class _Page(msgspec.Struct, frozen=True):
+    """One reply to a LIST."""
+
+    entries: list[BlobEntry]  # objects and directories, in byte order
+    next_token: str | None  # None at the end
+
+
+class _Upload(msgspec.Struct, frozen=True):
+    """One write, the same bytes and token at every try."""
+
+    key: str
+    data: bytes
+    content_type: str
+    cache_control: str
+    metadata: dict[str, str]
+    token: str
+
+    def send(self, bucket: Any, over: int, timeout_s: float) -> str:  # google-cloud-storage has no types
+        """Write over generation `over`; returns the new one."""
+        blob = bucket.blob(self.key)  # a used one would drop cache_control at its second upload
+        blob.cache_control = self.cache_control or None
+        blob.metadata = {**self.metadata, _TOKEN: self.token}
+        blob.upload_from_string(
+            self.data,
+            content_type=self.content_type,
+            if_generation_match=over,
+            checksum="crc32c",
+            retry=None,
+            timeout=timeout_s,
+        )
+        return str(blob.generation)
+
+
+class _Download(StorageObject):  # type: ignore[misc]  # google-cloud-storage has no types
+    """A blob that keeps the headers of its download, which hold what the library leaves for a second request."""
+
+    headers: Mapping[str, str] = {}
+
+    def _extract_headers_from_download(self, response: requests.Response) -> None:
+        super()._extract_headers_from_download(response)
+        self.headers = response.headers
+
+
+def _from_headers(data: bytes, headers: Mapping[str, str]) -> Blob | None:
+    """Make the blob of the download alone, when all of its metadata came along exactly."""
+    named = {key.lower(): value for key, value in headers.items()}
+    metadata = {key.removeprefix(_META): value for key, value in named.items() if key.startswith(_META)}
+    count = metadata.pop(_TOKEN, "").partition("-")[0]
+    if count != str(len(metadata)) or "last-modified" not in named or "x-goog-generation" not in named:
+        return None
+    stored_at = parsedate_to_datetime(named["last-modified"]).astimezone(UTC)
+    return Blob(data, named["x-goog-generation"], metadata, stored_at)
+
+
+def _token(metadata: Mapping[str, str]) -> str:
+    """Make a write token that tells how many metadata headers a download brings, if headers can bring them."""
+    fits = all(_HEADER_KEY.fullmatch(key) and _HEADER_VALUE.fullmatch(value) for key, value in metadata.items())
+    return f"{len(metadata) if fits else 'x'}-{secrets.token_hex(8)}"
+
+
+def _new_client() -> Any:  # google-cloud-storage has no types
+    try:
+        return Client(project=None)  # objects need no project
+    except google.auth.exceptions.DefaultCredentialsError as error:
+        raise errors.Misconfigured(
+            "no google credentials; run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
+        ) from error
+
+
+def _status(error: Exception) -> int | None:
+    if isinstance(error, media_errors.InvalidResponse):
+        return int(error.response.status_code)
+    code = getattr(error, "code", None)
+    return int(code) if code is not None else None
+
+
+def _is_transient(error: Exception) -> bool:
+    status = _status(error)
+    if status is not None:
+        return status in _TRANSIENT or (status == 403 and "ateLimitExceeded" in str(error))
+    if isinstance(error, google.auth.exceptions.GoogleAuthError):
+        return isinstance(error, google.auth.exceptions.TransportError) or error.retryable
+    return True
+
+
+def _is_bucket_missing(error: Exception) -> bool:
+    return "bucket does not exist" in str(error)  # GCS: both 404s have the reason "notFound"
