@@ -1,1 +1,8 @@
-"""Every transition of every background job kept as an event; everything else folded from those events."""
+"""Event-sourced life of background jobs: workers emit events, everything anyone looks at is folded from them."""
+
+from jobevents import errors
+from jobevents.recorder import Recorder
+from jobevents.status import State, Status
+from jobevents.wiring import connect
+
+__all__ = ["Recorder", "State", "Status", "connect", "errors"]

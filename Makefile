@@ -1,0 +1,37 @@
+# All that is needed on a Debian machine: git, make and python3-venv. `make PYTHON=python3.12 test` chooses another Python.
+BIN = .venv/bin
+.DEFAULT_GOAL = help
+.PHONY: help demo test lint bench diagram clean package environment
+
+help:  ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: package  ## run real jobs on real files; ARGS="PATH --once" goes to `jobevents demo`
+	@$(BIN)/jobevents demo $(ARGS)
+
+test: lint  ## everything: lint, types, imports, all tests, and a part of them on other Pythons
+	@.ci/others $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: environment  ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: environment  ## every benchmark, each in its own process
+	@for file in benchmarks/bench_*.py; do \
+	    if [ -e "$$file" ]; then echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || exit; else echo "no benchmarks"; fi; \
+	done
+
+diagram: environment  ## write the picture of the transitions into CONTRIBUTING.md again
+	@$(BIN)/python -m tests.diagram
+
+clean:  ## remove environments and caches
+	rm -rf .venv .venv-3.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+package:
+	@.ci/venv .venv
+
+environment:
+	@.ci/venv .venv all,test
