@@ -29,6 +29,15 @@ class Composition(Status):
     recipe_storage_uri: str = ""
 
 
+class Counted(Status):
+    """A record with service fields that are not text."""
+
+    progress: int = 0
+    share: float = 0.0
+    paid: bool = False
+    owner: str | None = None
+
+
 class Bare(msgspec.Struct, omit_defaults=True):
     """A record without the common part."""
 
