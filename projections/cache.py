@@ -68,7 +68,6 @@ class TTLCache(Generic[V]):
         self._remover: threading.Thread | None = None
         # The one queue whose put may be called from a finalizer: https://docs.python.org/3/library/queue.html
         self._closing: SimpleQueue[None] = SimpleQueue()
-        self._closed = False
 
     @overload
     def get(self, job_id: str) -> V | None: ...
@@ -108,7 +107,7 @@ class TTLCache(Generic[V]):
             # lru-dict breaks if a value that it drops runs code that uses it again: hold what leaves until it is done.
             leaving = self._entries.pop(key, None), self._entries.peek_last_item()
             self._entries[key] = (key, value, self._clock() + self._ttl)
-            if self._remover is None and not self._closed:
+            if self._remover is None:
                 self._remover = _start_remover(self, self._closing, self._ttl)
         del leaving
         return True
@@ -134,8 +133,6 @@ class TTLCache(Generic[V]):
 
     def close(self) -> None:
         """End the background thread; any number of times. The cache still works, but expired values stay in memory."""
-        with self._lock:
-            self._closed = True
         self._closing.put(None)
 
     def __len__(self) -> int:

@@ -140,7 +140,7 @@ def _meta(total: int, page: int, per_page: int) -> PageMeta:
         total=total,
         total_pages=pages,
         has_prev=page > 1,
-        has_next=paged and page < pages,
+        has_next=page < pages,
         prev_page=page - 1,
         next_page=page + 1,
         from_=first if total else 0,
@@ -166,15 +166,13 @@ def _load_each(
 
 
 def _left_out(ids: Sequence[str], futures: Sequence[Future[T]], logger: logging.Logger) -> dict[int, Exception]:
-    """Return the errors of the loads that failed, by their place in the page, and warn of each."""
+    """Return the errors of the loads that failed, by their place in the page, and warn of each; an exit is none."""
     failed: dict[int, Exception] = {}
     for place, (job_id, future) in enumerate(zip(ids, futures, strict=True)):
         error = future.exception()
         if isinstance(error, Exception):
             logger.warning("job left out of page, its load failed job_id=%s error=%r", shown(job_id), error)
             failed[place] = error
-        elif error is not None:  # SystemExit and the like are not about this job
-            raise error
     return failed
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobevents.errors import Canceled, Misconfigured, Unavailable
@@ -54,7 +54,7 @@ def lists(clock: Clock) -> IdList:
 
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Give a function that returns once so many callers in all have come to wait for another caller's scan."""
+    """Give a function that returns once that many more Waiters wait: at another's scan, or within their own."""
     waiting, wait = threading.Semaphore(0), threading.Event.wait
 
     def counted(event: threading.Event, timeout: float | None = None) -> bool:
@@ -75,7 +75,7 @@ class Caller(threading.Thread):
 
     def __init__(self, lists: IdList, collect: Callable[[], list[str]], timeout_s: float | None = None) -> None:
         super().__init__(daemon=True)
-        self._load = lambda: lists.load("jobs/", collect, timeout_s=timeout_s)
+        self._load: Callable[[], list[str]] = lambda: lists.load("jobs/", collect, timeout_s=timeout_s)
         self._outcome: list[str] | BaseException = []
         self.start()
 
@@ -150,6 +150,7 @@ def test_value_is_found_under_its_key(cache: TTLCache[Any], vector: dict[str, An
     assert 1 == cache.get(vector["out"]["key"])
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_key_of_a_key_is_itself(text: str) -> None:
     """A key stands for itself, whatever the text was."""
@@ -307,16 +308,25 @@ def test_close_ends_the_thread(cache: TTLCache[Any]) -> None:
 
 
 def test_closed_it_still_works(cache: TTLCache[Any], clock: Clock) -> None:
-    """A closed cache sets, gets and hides what has expired, but keeps it and starts no thread."""
-    before = set(threading.enumerate())
+    """A closed cache sets, gets and hides what has expired, but keeps it in memory."""
     cache.close()
     cache.set("a", 1)
-    started = set(threading.enumerate()) - before
     fresh = cache.get("a")
     clock.now += 11
 
     assert (1, None, 1) == (fresh, cache.get("a"), len(cache))
-    assert not started
+
+
+def test_closed_before_its_first_value_it_keeps_no_thread(cache: TTLCache[Any]) -> None:
+    """A cache that was closed first ends the thread that its first value starts."""
+    before = set(threading.enumerate())
+
+    cache.close()
+    cache.set("a", 1)
+
+    for thread in set(threading.enumerate()) - before:
+        thread.join(LONG)
+        assert not thread.is_alive()
 
 
 def test_dropped_it_ends_its_thread() -> None:
@@ -329,6 +339,20 @@ def test_dropped_it_ends_its_thread() -> None:
     remover.join(LONG)
 
     assert (None, False) == (gone(), remover.is_alive())
+
+
+def test_dropped_it_is_freed_also_after_its_thread_has_run() -> None:
+    """The background thread does not hold on to a cache between two passes."""
+    cache, passed, freed, value = TTLCache[Any](ttl=0.001), threading.Event(), threading.Event(), Value()
+    weakref.finalize(value, passed.set)
+    weakref.finalize(cache, freed.set)
+    cache.set("a", value)
+    del value
+    assert passed.wait(LONG)
+
+    del cache
+
+    assert freed.wait(LONG)
 
 
 # loads in flight
@@ -587,11 +611,7 @@ def test_error_of_an_iterator_is_not_kept(lists: IdList) -> None:
 
 def test_collect_runs_in_the_thread_of_the_caller(lists: IdList) -> None:
     """The scan runs where the first caller is, with its thread's state."""
-    ran_in: list[int] = []
-
-    lists.load("jobs/", lambda: [str(ran_in.append(threading.get_ident()))])
-
-    assert [threading.get_ident()] == ran_in
+    assert [threading.current_thread().name] == lists.load("jobs/", lambda: [threading.current_thread().name])
 
 
 def test_a_waiter_leaves_when_its_time_is_up(lists: IdList) -> None:
@@ -627,7 +647,7 @@ def test_a_waiter_tries_again_only_once(lists: IdList, joined: Callable[[int], N
     waiters = [Waiter(lists, second), Waiter(lists, second)]
     joined(2)
     first.go_on.set()
-    joined(1)
+    joined(2)  # one as the starter, one at its scan
     second.go_on.set()
 
     assert [second.outcome] * 2 == [waiter.outcome() for waiter in waiters]

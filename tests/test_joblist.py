@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobevents import ids
@@ -75,6 +75,15 @@ def test_the_prefix_is_cleaned(prefix: str) -> None:
     assert [("jobs/", "/")] == shelf.listed
 
 
+def test_what_the_kit_does_not_take_for_white_space_stays() -> None:
+    """A separator that only Python strips is a part of the prefix."""
+    shelf = Shelf([])
+
+    collect(shelf, "jobs\x1f")
+
+    assert [("jobs\x1f/", "/")] == shelf.listed
+
+
 @pytest.mark.parametrize("name", ["jobs/", "jobs//", "jobs/./", "jobs/a", "jobs/a/status.json"])
 def test_what_is_no_job_directory_is_skipped(name: str) -> None:
     """Objects, the marker of the prefix itself and directories without a name are no jobs."""
@@ -119,6 +128,7 @@ def test_an_error_of_the_filter_is_the_caller_s() -> None:
     assert mine is caught.value
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("abAB09_-", min_size=1, max_size=5)))
 def test_each_name_once_in_the_order_of_the_store(names: list[str]) -> None:
     """Every directory is named once, where it came first; those that are no ids can be left out."""
