@@ -2,7 +2,8 @@
 
     JobEventsError
     ├── InvalidValue (ValueError)      what the caller gave cannot be stored; nothing was written
-    │   └── InvalidJobId               not a job id; nothing was read or written
+    │   ├── InvalidJobId               not a job id; nothing was read or written
+    │   └── ids.NoTimestamp            an id that names no time: valid all the same, and listed last
     ├── Misconfigured                  how this was set up cannot work; says what to change
     ├── NotFound (LookupError)         there is no such job, object or run
     │   └── Gone                       there was one; it was deleted

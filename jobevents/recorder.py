@@ -12,7 +12,10 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_c
 import msgspec
 
 from jobevents.errors import (
+    AppendUnknown,
+    Conflict,
     Corrupt,
+    IllegalTransition,
     InvalidValue,
     JobEventsError,
     Misconfigured,
@@ -40,7 +43,7 @@ Apply = Callable[[AnyT, AnyT | None], object]
 """Called with (next, prev): changes `next` in place, or returns the record to use instead."""
 
 # Errors of a reader or writer that say what is wrong and that no later try mends; all others become Unavailable.
-_PLAIN_ENOUGH = (Corrupt, InvalidValue, Misconfigured)
+_PLAIN_ENOUGH = (AppendUnknown, Conflict, Corrupt, IllegalTransition, InvalidValue, Misconfigured)
 _log = logging.getLogger(__name__)
 
 
@@ -190,6 +193,7 @@ class StatusStore(Generic[RecordT]):
         Raises:
             InvalidJobId, InvalidValue: nothing was written.
             Unavailable, PermissionDenied: the write failed.
+            IllegalTransition, AppendUnknown: what a writer over the event log says.
             Misconfigured: there is no writer or no place.
         """
         clean, name = self._place(job_id)
