@@ -295,7 +295,6 @@ class FileBlobs:
             check_generation(name, if_generation, generation)
             path.unlink(missing_ok=True)
             sidecar.remove_record(path)
-            files.sync_directory(path.parent)
             files.remove_empty(path.parent, below=self._root)
         return True
 

@@ -77,13 +77,23 @@ def make_directories(directory: Path) -> None:
 
 
 def remove_empty(directory: Path, *, below: Path) -> None:
-    """Remove `directory` and its parents below `below` for as long as they are empty."""
+    """Remove `directory` and its parents below `below` for as long as they are empty, and make all of it durable.
+
+    Others may do the same: a directory that is gone already counts as removed, and the next above is made durable.
+    """
     while directory != below:
         try:
             directory.rmdir()
+        except FileNotFoundError:
+            pass
         except OSError:
-            return
+            break
         directory = directory.parent
+    while True:
+        try:
+            return sync_directory(directory)
+        except FileNotFoundError:
+            directory = directory.parent
 
 
 def folds_case(directory: Path) -> bool:

@@ -363,6 +363,22 @@ def test_large_blob(gcs_blobs: GcsBlobs, gcs_proxy: GcsProxy) -> None:
     assert data == _read(gcs_blobs, "a").data
 
 
+def test_pages_of_a_listing(gcs_bucket: str, gcs_proxy: GcsProxy) -> None:
+    """A listing of several replies is whole and in order, and one that failed goes on where it was."""
+    with closing(GcsBlobs(gcs_bucket, page_size=2)) as blobs:
+        for name in ("a/1", "a/2", "a/3", "b", "c"):
+            blobs.put(name, b"1")
+        gcs_proxy.requests.clear()
+
+        listing = blobs.list("")
+        found = [next(listing).name]
+        gcs_proxy.drop_request("list")
+        found += [entry.name for entry in listing]
+
+    assert ["a/1", "a/2", "a/3", "b", "c"] == found
+    assert ["list"] * 4 == gcs_proxy.kinds()
+
+
 # names
 
 

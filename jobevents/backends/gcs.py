@@ -32,7 +32,6 @@ _TOKEN = "jobevents-write"  # noqa: S105 - the metadata key of the write token, 
 _META = "x-goog-meta-"
 _HEADER_KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
-_PAGE_SIZE = 1000  # GCS: entries in one reply to a LIST, at most
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _FAILURES = (
     api_errors.GoogleAPICallError,
@@ -61,6 +60,7 @@ class GcsBlobs:
         client: Client | None = None,
         threads: int = 32,
         timeout_s: float = 10.0,
+        page_size: int = 1000,
         backoff: Backoff | None = None,
     ) -> None:
         """Connect with application default credentials, or to STORAGE_EMULATOR_HOST without any.
@@ -69,6 +69,7 @@ class GcsBlobs:
             client: used in this process only, and not closed; without it, each process makes its own.
             threads: how many requests at once keep their connections.
             timeout_s: of one request; the backoff's deadline is that of an operation.
+            page_size: entries in one reply to a LIST; the store gives 1000 at most.
 
         Raises:
             Misconfigured: there are no credentials.
@@ -77,6 +78,7 @@ class GcsBlobs:
         self._client = client
         self._threads = threads
         self._timeout_s = timeout_s
+        self._page_size = page_size
         self._backoff = backoff or Backoff()
         self._pid = os.getpid()
         self._bucket = self._open()
@@ -260,7 +262,7 @@ class GcsBlobs:
                 start_offset=start or None,
                 delimiter=delimiter or None,
                 page_token=token,
-                page_size=_PAGE_SIZE,
+                page_size=self._page_size,
                 fields="items(name,generation,size),prefixes,nextPageToken",
                 retry=None,
                 timeout=timeout_s,

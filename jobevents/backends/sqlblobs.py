@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from jobevents import errors
+from jobevents.backends.sqliteerrors import translate
 from jobevents.blobs import (
     Blob,
     BlobEntry,
@@ -171,8 +172,8 @@ class _Connections:
                     yield connection
                 finally:
                     idle.append(connection)
-        except sqlite3.Error as error:
-            raise _translated(error, self._path) from error
+        except (sqlite3.Error, OSError) as error:
+            raise translate(error, self._path) from error
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -213,13 +214,3 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _translated(error: sqlite3.Error, path: str) -> errors.JobEventsError:
-    what = f"database refused file={path} cause={error}"
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte is the primary code
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return errors.PermissionDenied(f"{what}; check who owns the file and its directory")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return errors.Corrupt(f"{what}; the file was left as it is")
-    return errors.Unavailable(what)

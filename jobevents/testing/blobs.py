@@ -356,7 +356,7 @@ class BlobsContract(BlobRaces):
 
     def test_list_of_many(self, blobs: Blobs) -> None:
         """A listing of more entries than a page is whole, without doubles."""
-        put = [f"many/{n:04d}" for n in range(1100)]
+        put = [f"many/{n:04d}" for n in range(520)]
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(lambda name: blobs.put(name, b""), put))
 
