@@ -94,7 +94,9 @@ class EventLog:
         sealed = []
         for event in events:
             job_id = event.job_id
-            head = known.get(job_id) or heads.get(job_id) or self._head_before(event)
+            head = known.get(job_id) or heads.get(job_id)
+            if head is None or (job_id not in known and head.version >= event.version):  # the slot is taken: by whom?
+                head = self._head_before(event)
             if event.version != head.version + 1:
                 raise InvalidValue(
                     f"version leaves a hole job_id={job_id} version={event.version} expected={head.version + 1}"

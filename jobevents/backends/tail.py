@@ -5,7 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from eventsourcing.persistence import ApplicationRecorder, Notification, Subscription
+from eventsourcing.persistence import ApplicationRecorder, Notification, PersistenceError, Subscription
+
+from jobevents.errors import JobEventsError
 
 BATCH: Final = 500  # notifications a read
 PATIENCE_S: Final = 1.0  # reads again after this even if nobody woke it: a hint may be lost
@@ -50,7 +52,7 @@ class TailSubscription(Subscription[ApplicationRecorder]):
             if self._ahead:
                 return self._ahead.popleft()
             self._woken.clear()
-            if not self._read_ahead() and not self._has_been_stopped:
+            if not self._reads_more() and not self._has_been_stopped:
                 self._woken.wait(PATIENCE_S)
         raise StopIteration
 
@@ -59,6 +61,15 @@ class TailSubscription(Subscription[ApplicationRecorder]):
         super().stop()
         self._alarm.unlisten(self._woken)
         self._woken.set()
+
+    def _reads_more(self) -> bool:
+        """Read the next batch; tell whether there was one. Once stopped, the recorder may be closed under the read."""
+        try:
+            return self._read_ahead()
+        except (JobEventsError, PersistenceError):
+            if self._has_been_stopped:
+                return False
+            raise
 
     def _read_ahead(self) -> bool:
         """Read the next batch; tell whether there was one. A filtered tail does not read what it passed over again."""

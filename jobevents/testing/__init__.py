@@ -1,5 +1,6 @@
 """Contracts and tools that prove a backend right, shipped to users."""
 
 from jobevents.testing.blobs import BlobsContract
+from jobevents.testing.log import LogContract
 
-__all__ = ["BlobsContract"]
+__all__ = ["BlobsContract", "LogContract"]
