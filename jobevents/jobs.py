@@ -2,23 +2,24 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from jobevents import boundary, commands, ids, records
+from jobevents import boundary, commands, ids, importing, records
 from jobevents.attempt import Attempt, OnUnreadable, Worker
 from jobevents.blobs import Blobs
 from jobevents.commands import CancelOutcome, Submission, Submitted
 from jobevents.emit import By, Emitter, Observer
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.events import Event
+from jobevents.importing import Report
 from jobevents.job import Job, fold
 from jobevents.log import EventLog
-from jobevents.recorder import StatusStore
+from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
 from jobevents.store import LogTable, RunTable
 from jobevents.telemetry import Counts
@@ -224,6 +225,23 @@ class Jobs:
             for entry in list(self._blobs.list(self.blob_name(f"jobs/{job_id}/"))):
                 self._blobs.delete(entry.name)
         return deleted
+
+    def import_records(
+        self,
+        blobs: Blobs,
+        locate: Locate,
+        job_ids: Iterable[str],
+        *,
+        actor: str | None = None,
+        reason: str = "",
+        on_done: Callable[[int], None] = lambda _: None,
+    ) -> Report:
+        """Append a JobImported for each status record of `job_ids` in `blobs` whose job the log does not know.
+
+        Repeatable; see `importing.import_records`.
+        """
+        by = self._by(actor, reason)
+        return importing.import_records(self._emitter, blobs, locate, job_ids, by, on_done=on_done)
 
     def get(self, job_id: str) -> Status:
         """Return the status as the log has it now.
