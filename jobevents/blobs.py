@@ -101,7 +101,8 @@ class Blobs(Protocol):
         Every `put` and `delete` that returned before the call shows; those that go on meanwhile may.
 
         Args:
-            delimiter: names with this text after the prefix come once, cut after it, as a directory.
+            delimiter: names with this text after the prefix come once, cut after it, as a directory; one that `start`
+                lies within may be left out.
         """
         ...
 

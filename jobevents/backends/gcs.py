@@ -106,6 +106,9 @@ class GcsBlobs:
 
     def delete(self, name: str, *, if_generation: str | None = None) -> bool:
         key = self._key(name)
+        is_ours = if_generation is None or if_generation.isdecimal()
+        if not is_ours and self._stored(self._backoff.start(), key) is None:
+            return False
         return self._guarded(key, if_generation, lambda tries, over: self._delete_over(tries, key, over))
 
     def list(self, prefix: str, *, start: str = "", delimiter: str = "") -> Iterator[BlobEntry]:

@@ -219,6 +219,8 @@ class BlobsContract(BlobRaces):
 
         with pytest.raises(Conflict):
             blobs.put("a", b"3", if_generation=first)
+        with pytest.raises(Conflict):
+            blobs.put("a", b"3", if_generation="of another store")
 
         blob = read_blob(blobs, "a")
         assert (b"2", second) == (blob.data, blob.generation)
@@ -260,6 +262,7 @@ class BlobsContract(BlobRaces):
 
         assert not blobs.delete("a", if_generation=generation)
         assert not blobs.delete("a", if_generation=ABSENT)
+        assert not blobs.delete("a", if_generation="of another store")
 
     def test_delete_only_if_absent(self, blobs: Blobs) -> None:
         """A delete on condition of absence is a Conflict when there is something."""
