@@ -1,7 +1,5 @@
 """What was read is kept for a while, and never comes back once it was deleted (behaviour S25, S26)."""
 
-# ruff: noqa: SIM300  (expected == actual is the order here)
-
 import gc
 import threading
 import time

@@ -1,7 +1,5 @@
 """The ids of the jobs that have a directory (behaviour S27)."""
 
-# ruff: noqa: SIM300  (expected == actual is the order here)
-
 from collections.abc import Iterator
 from typing import Any
 

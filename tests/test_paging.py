@@ -1,7 +1,5 @@
 """Pages of job ids: which ids, in which order, and how their items are loaded (behaviour S21-S24)."""
 
-# ruff: noqa: SIM300  (expected == actual is the order here)
-
 import logging
 import random
 import threading
@@ -411,13 +409,13 @@ def many() -> list[str]:
     ],
 )
 def test_pag_08_any_page_of_a_long_list(many: list[str], page: int, per_page: int, shown_page: int, rows: int) -> None:
-    """Whatever page is asked for, it is a page of the list, found in time."""
-    began = time.perf_counter()
+    """Whatever page is asked for, it is a page of the list, found within a second of CPU time."""
+    began = time.thread_time()
 
     chosen, meta = select_ids(many, page, per_page)
 
     assert (rows, shown_page, per_page, 200_000) == (len(chosen), meta.page, meta.per_page, meta.total)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_pag_08_a_page_loads_only_its_rows(many: list[str]) -> None:
