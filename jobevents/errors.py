@@ -7,7 +7,7 @@
     ├── Misconfigured                  how this was set up cannot work; says what to change
     ├── NotFound (LookupError)         there is no such job, object or run
     │   └── Gone                       there was one; it was deleted
-    ├── Unavailable                    could not be read or written now; nothing was written, try again
+    ├── Unavailable                    could not be read or written now; try again
     ├── AppendUnknown                  the reply was lost: the event may or may not be in the log
     ├── PermissionDenied               the store refuses these credentials; trying again does not help
     ├── Corrupt                        what is stored cannot be read
@@ -59,7 +59,10 @@ class Gone(NotFound):
 
 
 class Unavailable(JobEventsError):
-    """A store could not be read or written now, and nothing was written; try again."""
+    """A store could not be read or written now; try again.
+
+    An append that raises it wrote nothing. A blob write whose reply was lost may still land: `Blobs.put` says so.
+    """
 
 
 class AppendUnknown(JobEventsError):
