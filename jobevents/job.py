@@ -27,8 +27,8 @@ from jobevents.events import (
 )
 from jobevents.status import State, format_time
 
-NEW = ""  # no event yet
-DELETED = "deleted"  # after the tombstone
+NEW = "(new)"  # no event yet; in brackets, since a record may assert any text as its state (behaviour S5.2)
+DELETED = "(deleted)"  # after the tombstone
 SAME = "(same)"  # the event leaves the state as it is
 ASSERTED = "(asserted)"  # the event names the state itself
 
@@ -156,7 +156,7 @@ def check(job: Job, event: Event) -> None:
         raise IllegalTransition(
             _tried(event),
             job_id=job.job_id,
-            state=job.state or "new",
+            state=job.state,
             allowed=tuple(_edge(cls, job.state) for cls in row),
             start=start,
             current=job.start,
@@ -174,9 +174,10 @@ def _fits(job: Job, event: Event, start: int, targets: tuple[str, ...]) -> bool:
         case JobProgressed() | JobSucceeded():
             return bool(start)
         case JobFailed() | JobCanceled():
-            return bool(start) == (job.state == RUNNING)
-        case JobRecorded():
-            return targets != (SAME,) or event.state == job.state
+            may_wait = not isinstance(event, JobFailed) or event.retry_at is None or QUEUED in targets
+            return may_wait and bool(start) == (job.state == RUNNING)
+        case JobRecorded() | JobImported():
+            return event.state not in (NEW, DELETED) and (targets != (SAME,) or event.state == job.state)
         case _:
             return True
 
@@ -331,13 +332,14 @@ def _assert_state(job: Job, state: str, event: Event) -> None:
     if state == job.state:
         return
     _leave_final(job)
+    if job.state == RUNNING:  # an asserted end is an end: the try is used up
+        job.tries = job.attempt
+    job.finished_at = event.at if state in _FINAL else None
+    job.deadline, job.state = None, state
     if state == RUNNING:  # an asserted start is a start: it fences like one
         job.start, job.worker, job.attempt = event.version, event.actor, job.tries + 1
         job.starts += 1
-        job.started_at, job.finished_at, job.deadline = event.at, None, None
-    elif state in _FINAL:
-        job.finished_at = event.at
-    job.state = state
+        job.started_at = event.at
 
 
 def _assert_values(job: Job, values: Mapping[str, Any]) -> None:
@@ -402,7 +404,7 @@ def diagram() -> str:
             for target in targets:
                 if target not in (SAME, ASSERTED, DELETED):
                     edges.setdefault(target, []).append(_edge(cls, state))
-        lines += [f"    {state or '[*]'} --> {to}: {', '.join(labels)}" for to, labels in edges.items()]
+        lines += [f"    {'[*]' if state == NEW else state} --> {to}: {', '.join(labels)}" for to, labels in edges.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,34 @@
+"""What every test module shares: a clock that only moves when told, and jobs over each log that needs no server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from jobevents.jobs import Jobs
+from jobevents.wiring import connect
+from tests.clock import Clock
+
+# Time limits for each example measure the machine, not the code.
+settings.register_profile("jobevents", deadline=None, max_examples=50)
+settings.load_profile("jobevents")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still until it is moved."""
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty log: in memory, then in a file."""
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"
+
+
+@pytest.fixture
+def jobs(url: str, clock: Clock) -> Iterator[Jobs]:
+    """Jobs over each log, by the standing clock."""
+    with connect(url, clock=clock) as made:
+        yield made
