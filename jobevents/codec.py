@@ -4,6 +4,7 @@ Stored bytes are the body with `chain` as its last key, the same on every backen
 `chain_n = blake2b-128(chain_{n-1} || body_n)`. An edit, a hole, a fork or a swap anywhere shows, the last event's too.
 """
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +19,7 @@ NO_CHAIN = ""  # what the first event of a job is chained to
 
 _CHAIN_KEY = b',"chain":"'
 _TAIL = len(_CHAIN_KEY) + 32 + 2  # the key, 32 hex digits, the closing quote and brace
+_is_chain = re.compile(_CHAIN_KEY + b'([0-9a-f]{32})"}').fullmatch
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyEvent).decode
@@ -45,9 +47,10 @@ def unseal(data: bytes) -> tuple[bytes, str]:
         Corrupt: when they do not end in a chain.
     """
     head, tail = data[:-_TAIL], data[-_TAIL:]
-    if not (tail.startswith(_CHAIN_KEY) and tail.endswith(b'"}')):
+    chain = _is_chain(tail)
+    if chain is None:
         raise Corrupt(f"stored event does not end in its chain end={data[-60:]!r}")
-    return head + b"}", tail[len(_CHAIN_KEY) : -2].decode(errors="replace")
+    return head + b"}", chain[1].decode()
 
 
 def decode(data: bytes) -> Event:
@@ -67,16 +70,24 @@ def _explain(data: bytes, error: Exception) -> str:
         name = msgspec.json.decode(data, type=dict[str, Any]).get("type", "")
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         name = ""
-    if name and name not in EVENT_TYPES:
-        return f"event type unknown to this version type={name!s:.80}; upgrade jobevents to read it"
+    if name and isinstance(name, str) and name not in EVENT_TYPES:
+        return f"event type unknown to this version type={name:.80}; upgrade jobevents to read it"
     return f"event cannot be decoded: {error} data={data[:120]!r}"
 
 
 def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:
-    """Return the positions (0-based) at which a job's stored events do not fit the chain before them."""
+    """Return the positions (0-based) at which a job's stored events do not fit the chain before them.
+
+    What follows bytes that do not end in a chain does not fit either. That the last events are missing, no chain can tell.
+    """
     broken = []
     for position, data in enumerate(stored):
-        body, found = unseal(data)
+        try:
+            body, found = unseal(data)
+        except Corrupt:
+            broken.append(position)
+            chain = NO_CHAIN
+            continue
         if link(chain, body) != found:
             broken.append(position)
         chain = found

@@ -7,11 +7,14 @@ every released event readable for ever: a new field has a default, a type never 
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 Cause = Literal["retry", "rerun", "shutdown", "lost", "snooze"]
+
+Instant: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+"""An aware datetime; stored text without a zone is no event."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True):
@@ -20,7 +23,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     job_id: str  # the job; one stream each
     version: int  # place in the job's history: 1, 2, 3 ... without holes
     id: str  # chosen once, before the first try to append
-    at: datetime  # aware UTC, the writer's clock: shown, never used for order
+    at: Instant  # aware UTC, the writer's clock: shown, never used for order
     actor: str = ""  # who: a person, a worker, "reaper", "foreign"
     reason: str = ""  # why, in the actor's words
     trace: str = ""  # W3C trace id of what caused it
@@ -50,7 +53,7 @@ class JobQueued(Event, frozen=True, kw_only=True):
     title: str = ""  # for people
     queue: str = "default"  # which queue hands it out
     key: str = ""  # idempotency key: one unfinished job for a name and key
-    scheduled_at: datetime | None = None  # not before; None: at once
+    scheduled_at: Instant | None = None  # not before; None: at once
     priority: int = 0  # higher goes first
     max_attempts: int = 1  # tries before it stays failed
     external: bool = False  # delivered by the user's own task queue, never handed out by ours
@@ -64,7 +67,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
 
     attempt: int  # 1-based number of the try
     worker: str = ""  # identity of the worker process
-    deadline: datetime | None = None  # after this the attempt may be taken for lost
+    deadline: Instant | None = None  # after this the attempt may be taken for lost
     late: bool = False  # appended at the end of work that ran ungranted
 
 
@@ -97,7 +100,7 @@ class JobFailed(Event, frozen=True, kw_only=True):
 
     error: str  # what went wrong, for people
     start: int = 0  # version of the JobStarted, 0 when it never started
-    retry_at: datetime | None = None  # when the next try is due; None: it stays failed
+    retry_at: Instant | None = None  # when the next try is due; None: it stays failed
     kind: str = ""  # class name of the exception
     traceback: str = ""  # start and end of the traceback
 
@@ -107,7 +110,7 @@ class JobRequeued(Event, frozen=True, kw_only=True):
 
     cause: Cause  # retry and rerun: a person; shutdown and snooze: try not counted; lost: counted
     start: int = 0  # version of the JobStarted that ends with it, 0 for retry and rerun
-    scheduled_at: datetime | None = None  # not before; None: at once
+    scheduled_at: Instant | None = None  # not before; None: at once
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
@@ -137,7 +140,9 @@ class JobRecorded(Event, frozen=True, kw_only=True):
     """A whole record was written by the kit's API or by a foreign service: a fact, as it says."""
 
     state: str  # the state asserted, open text
-    changes: dict[str, Any] = {}  # changed keys of the record: title, command, error, attempts, queued_at, service fields
+    changes: dict[
+        str, Any
+    ] = {}  # changed keys of the record: title, command, error, attempts, queued_at, service fields
 
 
 class JobImported(Event, frozen=True, kw_only=True):
