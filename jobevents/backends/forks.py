@@ -5,6 +5,7 @@ parent held. Only forks made through Python are seen (os.fork, multiprocessing),
 """
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -23,6 +24,7 @@ class ForkAware(Protocol):
 
 _watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _resting: list[ForkAware] = []
+_fork = threading.Lock()  # held around a fork: of several threads that fork, one after the other
 
 
 def watch(one: ForkAware) -> None:
@@ -31,6 +33,7 @@ def watch(one: ForkAware) -> None:
 
 
 def _before() -> None:
+    _fork.acquire()
     _resting[:] = list(_watched)
     for one in _resting:
         one.before_fork()
@@ -40,6 +43,7 @@ def _after(*, child: bool) -> None:
     for one in _resting:
         one.after_fork(child=child)
     _resting.clear()
+    _fork.release()
 
 
 if hasattr(os, "register_at_fork"):

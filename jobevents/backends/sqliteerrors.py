@@ -88,7 +88,7 @@ def _of_access(error: BaseException, path: Path | str) -> JobEventsError:
     file = Path(path)
     what = f"path={path} error={error}"
     if getattr(error, "sqlite_errorcode", 0) == READONLY_DBMOVED or not file.exists():
-        return Unavailable(f"database file is gone {what}: it was moved or deleted; put it back or create a new one")
+        return _is_gone(what)
     if file.is_dir():
         return Misconfigured(f"database path is a directory {what}: name a file in it")
     if primary_code(error) == CANTOPEN and os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK):
@@ -104,6 +104,12 @@ def _of_file_system(error: OSError, path: Path | str) -> JobEventsError:
         return PermissionDenied(
             f"database directory may not be written {what}: let this user write it or name another path"
         )
+    if isinstance(error, FileNotFoundError):
+        return _is_gone(what)
     if isinstance(error, NotADirectoryError | FileExistsError | IsADirectoryError):
         return Misconfigured(f"database path cannot be {what}: a part of it is a file; name another path")
     return Unavailable(f"database cannot be reached {what}")
+
+
+def _is_gone(what: str) -> Unavailable:
+    return Unavailable(f"database file is gone {what}: it was moved or deleted; put it back or create a new one")

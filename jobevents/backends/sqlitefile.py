@@ -21,6 +21,8 @@ from jobevents.errors import JobEventsError, Misconfigured, Unavailable
 T = TypeVar("T")
 Synchronous: TypeAlias = Literal["full", "normal"]
 Row: TypeAlias = tuple[Any, ...]  # Any: SQLite's column values
+_Identity: TypeAlias = tuple[int, int] | None  # device and inode
+_Reader: TypeAlias = tuple[_Identity, sqlite3.Connection]
 Work: TypeAlias = Callable[[sqlite3.Cursor], T]
 
 LOCK_TIMEOUT_S: Final = 30.0  # how long a writer waits for those of other processes
@@ -30,21 +32,28 @@ _FORK_WAIT_S: Final = 5.0  # how long a fork waits for transactions under way
 _INHERITED: list[sqlite3.Connection] = []  # a parent's connections that a child must neither use nor close
 
 
-def connect(
-    path: Path, mode: str = "rw", *, synchronous: Synchronous = "full", lock_timeout_s: float = LOCK_TIMEOUT_S
-) -> sqlite3.Connection:
+def connect(path: Path, mode: str = "rw", *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
     """Open a connection in autocommit mode, for any thread, one at a time.
 
     Args:
         mode: of https://www.sqlite.org/uri.html: `rw` never makes a file, `rwc` does, `immutable` reads without a lock.
     """
     query = "immutable=1" if mode == "immutable" else f"mode={mode}"
-    connection = sqlite3.connect(
+    return sqlite3.connect(
         f"{path.as_uri()}?{query}", uri=True, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False
     )
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
-    if synchronous == "full":
-        connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves data in the drive's cache
+
+
+def connect_writer(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+    """Open a connection whose commits are as durable as asked for, and that never waits for a lock."""
+    connection = connect(path, lock_timeout_s=0)
+    try:
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        if synchronous == "full":
+            connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves data in the drive's cache
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -78,8 +87,9 @@ class SqliteFile:
         self._group = GroupCommit(self._commit)
         self._writing = threading.Lock()  # held in a write transaction
         self._writer: sqlite3.Connection | None = None
+        self._writer_of: _Identity = None
         self._pool = threading.Condition(threading.Lock())
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[_Reader] = []
         self._lent = 0
         self._at_rest = False  # a fork is under way: nothing is lent
 
@@ -130,7 +140,7 @@ class SqliteFile:
             self._drop_writer()
         with self._pool:
             idle, self._idle = self._idle, []
-        for connection in idle:
+        for _, connection in idle:
             connection.close()
 
     def before_fork(self) -> None:
@@ -145,7 +155,7 @@ class SqliteFile:
             self._at_rest = True
             self._pool.wait_for(lambda: not self._lent, timeout=_FORK_WAIT_S)
             idle, self._idle = self._idle, []
-        for connection in idle:
+        for _, connection in idle:
             connection.close()
         self._locked_for_fork = locked
 
@@ -163,19 +173,20 @@ class SqliteFile:
             self._writing.release()
 
     def _with_reader(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._borrow()
+        reader = self._borrow()
         try:
-            result = use(connection)
+            result = use(reader[1])
         except sqlite3.Error as error:
-            self._give_back(connection, usable=False)
+            self._give_back(reader, usable=False)
             raise translate(error, self.path) from error
         except BaseException:
-            self._give_back(connection, usable=False)
+            self._give_back(reader, usable=False)
             raise
-        self._give_back(connection, usable=True)
+        self._give_back(reader, usable=True)
         return result
 
-    def _borrow(self) -> sqlite3.Connection:
+    def _borrow(self) -> _Reader:
+        identity = self._identify()
         with self._pool:
             while self._at_rest:
                 self._pool.wait()
@@ -183,36 +194,51 @@ class SqliteFile:
                 raise self._is_closed()
             self._lent += 1
             if self._idle:
-                return self._idle.pop()
+                reader = self._idle.pop()
+                if reader[0] == identity:
+                    return reader
+                reader[1].close()
         try:
-            return self._connect_reader()
+            return identity, self._connect_reader()
         except BaseException as error:
             self._give_back(None, usable=False)
             if isinstance(error, sqlite3.Error):
                 raise translate(error, self.path) from error
             raise
 
-    def _give_back(self, connection: sqlite3.Connection | None, *, usable: bool) -> None:
+    def _give_back(self, reader: _Reader | None, *, usable: bool) -> None:
         with self._pool:
             self._lent -= 1
-            if connection is not None and usable and not self._closed and len(self._idle) < _IDLE_LIMIT:
-                self._idle.append(connection)
-                connection = None
+            if reader is not None and usable and not self._closed and len(self._idle) < _IDLE_LIMIT:
+                self._idle.append(reader)
+                reader = None
             if self._at_rest:
                 self._pool.notify_all()
-        if connection is not None:
-            connection.close()
+        if reader is not None:
+            reader[1].close()
+
+    def _identify(self) -> _Identity:
+        """Return which file stands at the path now: SQLite itself would go on in one that was deleted or replaced.
+
+        Raises:
+            Unavailable: there is none.
+        """
+        try:
+            found = os.stat(self.path)  # noqa: PTH116  # a third of the time of Path.stat, at every statement
+        except OSError as error:
+            raise translate(error, self.path) from error
+        return found.st_dev, found.st_ino
 
     def _connect_reader(self) -> sqlite3.Connection:
         """Open a connection; where SQLite may not make its log files, one that sees the file as it is now."""
-        connection = self._connect("rw")
+        connection = connect(self.path, lock_timeout_s=self.lock_timeout_s)
         try:
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         except sqlite3.Error as error:
             connection.close()
             if primary_code(error) not in (CANTOPEN, READONLY) or not self._is_settled():
                 raise
-            return self._connect("immutable")
+            return connect(self.path, "immutable")
         return connection
 
     def _is_settled(self) -> bool:
@@ -223,9 +249,6 @@ class SqliteFile:
             and not os.access(self.path.parent, os.W_OK)
             and not (log.exists() and log.stat().st_size)
         )
-
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        return connect(self.path, mode, synchronous=self._synchronous, lock_timeout_s=self.lock_timeout_s)
 
     def _is_closed(self) -> JobEventsError:
         return Unavailable(f"database is closed path={self.path}: it was closed in this process; open it again")
@@ -286,8 +309,12 @@ class SqliteFile:
         Tries again every millisecond or two: SQLite's own wait grows to 100 ms, so that of eight processes that write
         without a pause, one waited for seconds while the others took turns.
         """
+        identity = self._identify()
+        if self._writer_of != identity:
+            self._drop_writer()
         if self._writer is None:
-            self._writer = connect(self.path, synchronous=self._synchronous, lock_timeout_s=0)
+            self._writer_of = identity
+            self._writer = connect_writer(self.path, self._synchronous)
         deadline = time.monotonic() + self.lock_timeout_s
         while True:
             try:
