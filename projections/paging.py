@@ -56,7 +56,7 @@ def select_ids(
         per_page: 0 or less returns everything, whatever the page.
         sort_key: gives the first part of the order; ids for which it is empty come last.
     """
-    meta = _meta(len(ids), page, per_page)
+    meta = meta_of(len(ids), page, per_page)
     start, stop = max(meta.from_ - 1, 0), meta.to
     if sort_key is None:
         return _ranked(ids, start, stop), meta
@@ -126,7 +126,7 @@ def _never() -> None:
     """Want the page to its end."""
 
 
-def _meta(total: int, page: int, per_page: int) -> PageMeta:
+def meta_of(total: int, page: int, per_page: int) -> PageMeta:
     """Place a page in a list of `total` (behaviour S21.1-S21.3, S22)."""
     page = max(page, 1)
     paged = per_page > 0
