@@ -15,7 +15,7 @@ from jobevents.backends.memory import MemoryRecorder
 from jobevents.backends.sqlite import SqliteRecorder
 from jobevents.backends.sqlitefile import Synchronous
 from jobevents.errors import Conflict, InvalidValue
-from jobevents.events import Event, JobProgressed, new_event_id
+from jobevents.events import Event, JobProgressed, JobRecorded, new_event_id
 from jobevents.job import fold
 from jobevents.log import EventLog, Head
 from jobevents.store import run_of
@@ -55,6 +55,15 @@ class TestSqliteLog(LogContract):
         log = sqlite_log(tmp_path / "jobs.db", self.synchronous)
         yield log
         log.close()
+
+    def test_row_that_no_table_takes_is_invalid(self, log: EventLog) -> None:
+        """A row that breaks the table's rules is no Conflict, after which a caller tries again for ever."""
+        event = JobRecorded(job_id="a", version=1, id=new_event_id(), at=AT, state="failed", changes={"command": None})
+
+        with pytest.raises(InvalidValue, match="job_id=a"):
+            log.append([event], rows=[fold([event])])
+
+        assert [] == log.read("a")
 
 
 class TestSqliteNormalLog(TestSqliteLog):

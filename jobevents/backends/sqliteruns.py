@@ -3,12 +3,10 @@
 import sqlite3
 from collections.abc import Sequence
 
-from eventsourcing.persistence import IntegrityError
-
 from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS
-from jobevents.errors import KeyTaken
+from jobevents.errors import InvalidValue, KeyTaken
 from jobevents.job import DELETED, Job
 from jobevents.store import JobLog, JobRun, RunFilter, RunPage
 
@@ -25,6 +23,7 @@ class SqliteRuns:
 
         Raises:
             KeyTaken: another unfinished job holds the idempotency key; the transaction must be rolled back.
+            InvalidValue: the row holds what no column can, such as a record's name that is null; as above.
         """
         if job.state == DELETED:
             cursor.execute(self._sql.delete_run, (job.job_id,))
@@ -35,7 +34,7 @@ class SqliteRuns:
         except sqlite3.IntegrityError as error:
             holder = cursor.execute(self._sql.find_active, (job.name, job.key)).fetchone()
             if holder is None:
-                raise IntegrityError(error) from error
+                raise InvalidValue(f"row cannot be stored job_id={job.job_id} error={error}") from error
             raise KeyTaken("idempotency key is taken", job_id=holder[0], key=job.key) from error
 
     def get(self, job_id: str) -> JobRun | None:
