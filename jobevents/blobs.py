@@ -213,6 +213,15 @@ class MemoryBlobs:
                 bisect.insort(self._names, name.encode())
         return generation
 
+    def put_many(self, puts: Iterable[tuple[str, bytes, str, Mapping[str, str]]], **headers: str) -> list[str | None]:
+        """Put each (name, data, if_generation, metadata); return the generations, None where another was stored."""
+        generations: list[str | None] = []
+        for name, data, if_generation, metadata in puts:
+            generations.append(None)
+            with contextlib.suppress(errors.Conflict):
+                generations[-1] = self.put(name, data, if_generation=if_generation, metadata=metadata, **headers)
+        return generations
+
     def delete(self, name: str, *, if_generation: str | None = None) -> bool:
         check_name(name)
         with self._lock:

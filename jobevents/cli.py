@@ -1,9 +1,6 @@
 """The command line: a table at a terminal, JSON in a pipe or with --json; exit 0, 1 when it failed, 2 when used wrongly."""
 
-import getpass
-import os
 import signal
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -13,9 +10,9 @@ import msgspec
 import typer
 from rich.progress import Progress
 
-from jobevents import commands, console, demo, doctor, wiring
+from jobevents import cli_views, commands, console, demo, doctor, wiring
+from jobevents.cli_options import AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
-from jobevents.jobs import Jobs
 from jobevents.status import State
 from jobevents.store import RunFilter
 
@@ -26,13 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+cli_views.add_to(app)
 
-Url = Annotated[
-    str,
-    typer.Option("--url", envvar="JOBEVENTS_URL", help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db)."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as is done anyhow when the output is no terminal.")]
-JobId = Annotated[str, typer.Argument(help="The job's id.")]
 Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
 
@@ -56,19 +48,6 @@ def _fail(error: JobEventsError, code: int) -> None:
 
 def _escaped(text: str) -> str:
     return text.replace("[", r"\[")
-
-
-def _open(url: str, *, create: bool = False) -> Jobs:
-    """Open the log; only commands that write the first job make a new file, so that a mistyped path shows."""
-    return wiring.connect(url, create=create, actor=_actor())
-
-
-def _actor() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container without a passwd entry
-        user = f"uid{os.getuid()}" if hasattr(os, "getuid") else "user"
-    return f"{user}@{socket.gethostname()}"
 
 
 @app.command("demo")
@@ -141,7 +120,7 @@ def submit(
         decoded: Any = msgspec.json.decode(params)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidValue(f"params are no JSON: {error}; quote them, like '{{\"song\": 7}}'") from error
-    with _open(url, create=True) as jobs:
+    with open_jobs(url, create=True) as jobs:
         wanted = commands.Submission(
             name=name,
             params=decoded,
@@ -162,7 +141,7 @@ def submit(
 @app.command()
 def show(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
     """Show all that is known of a job now."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         job = jobs.job(job_id)
     if console.wants_json(as_json):
         console.print_json(job)
@@ -173,7 +152,7 @@ def show(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
 @app.command()
 def events(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
     """Show a job's whole history: every event, by whom and why."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         history = jobs.history(job_id)
     if console.wants_json(as_json):
         console.print_json(history)
@@ -190,7 +169,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show a job's log lines, in order across its attempts."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         jobs.job(job_id)
         lines = jobs.run_logs.logs(job_id, after_seq, limit)
     if console.wants_json(as_json):
@@ -212,7 +191,7 @@ def list_command(
     """List jobs, newest first."""
     for one in set(state or ()) - set(State):
         console.err.print(f"note: {one} is none of the states {', '.join(State)}", style="yellow")
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         found = jobs.runs.list(
             RunFilter(job=job, statuses=tuple(state or ()), queue=queue, page=max(1, page), per_page=per_page)
         )
@@ -228,7 +207,7 @@ def list_command(
 @app.command()
 def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
     """Cancel a job that has not started, or ask a running one to stop. Exit 1 when it had ended before."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         outcome = jobs.cancel(job_id, actor=actor, reason=reason)
     if outcome is commands.CancelOutcome.UNKNOWN:
         raise NotFound(f"no such job job_id={job_id}")
@@ -240,7 +219,7 @@ def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as
 @app.command()
 def retry(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
     """Queue a failed job for another try."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         jobs.retry(job_id, actor=actor, reason=reason)
     _answer({"job_id": job_id}, f"{job_id}: queued", as_json)
 
@@ -255,7 +234,7 @@ def rerun(
     as_json: AsJson = False,
 ) -> None:
     """Run a finished job again."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         queued = jobs.rerun(job_id, as_new=as_new, actor=actor, reason=reason)
     _answer({"job_id": queued}, f"{queued}: queued", as_json)
 
@@ -271,7 +250,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete a job for good; a deleted job never comes back, its history is kept until it is erased."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         if not yes and sys.stdin.isatty():
             typer.confirm(f"delete {job_id} for good?", abort=True, err=True)
         deleted = jobs.delete(job_id, artifacts=artifacts, actor=actor, reason=reason)
@@ -305,7 +284,7 @@ def migrate(
 @app.command("doctor")
 def doctor_command(url: Url, as_json: AsJson = False) -> None:
     """Check that the log, the table of jobs and the blobs work. Exit 1 when something is wrong."""
-    with _open(url) as jobs:
+    with open_jobs(url) as jobs:
         findings = doctor.examine(jobs)
     if console.wants_json(as_json):
         console.print_json(findings)

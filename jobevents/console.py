@@ -74,7 +74,7 @@ def print_runs(runs: Sequence[JobRun], total: int, page: int, pages: int) -> Non
         ]
         for run in runs
     ]
-    _print_table(["job", "state", "try", "updated", "error, or what it is doing"], rows)
+    print_table(["job", "state", "try", "updated", "error, or what it is doing"], rows)
     out.print(f"[dim]{total} jobs, page {page} of {pages}, times in {_zone()}; --json has all columns, in UTC[/dim]")
 
 
@@ -87,11 +87,11 @@ def print_events(events: Sequence[Event]) -> None:
         before = event.at
         head = [str(event.version), local(event.at, short=True), since, event.type]
         rows.append([*map(Text, head), plain(event.actor), plain(event.reason[:_REASON]), plain(_own(event))])
-    _print_table(["#", "at", "+s", "event", "actor", "reason", "what"], rows)
+    print_table(["#", "at", "+s", "event", "actor", "reason", "what"], rows)
     out.print(f"[dim]times in {_zone()}; --json has all fields, and times in UTC[/dim]")
 
 
-def _print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     """Print a line a row; what does not fit the terminal is cut at the end of the line (rich's tables cut every column)."""
     lines = [[Text(heading, style="bold") for heading in headings], *rows]
     widths = [max(line[column].cell_len for line in lines) for column in range(len(headings))]

@@ -2,7 +2,9 @@
 
 import platform
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import msgspec
 
@@ -16,12 +18,13 @@ PROBE = "doctor-probe"  # name of the blob that is written, read and removed
 SAMPLE = 20  # newest jobs whose row is held against the fold of their history
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one check found."""
 
     check: str  # what was looked at
     ok: bool
     found: str  # what was found, or why it could not be
+    facts: Any = None  # the same for programs, where there is more
 
 
 def examine(jobs: Jobs) -> list[Finding]:
@@ -40,7 +43,10 @@ def examine(jobs: Jobs) -> list[Finding]:
         except JobEventsError as error:
             ok, found = False, f"{type(error).__name__}: {error}"
         findings.append(Finding(name, ok, found))
-    return findings
+    try:
+        return findings + _views(jobs)
+    except JobEventsError as error:
+        return [*findings, Finding("views", False, f"{type(error).__name__}: {error}")]
 
 
 def _versions(_: Jobs) -> tuple[bool, str]:
@@ -73,3 +79,17 @@ def _blobs(jobs: Jobs) -> tuple[bool, str]:
     blob = jobs.blobs.get(name)
     jobs.blobs.delete(name, if_generation=generation)
     return blob is not None and blob.data == b"probe" and generation != ABSENT, "written, read and removed a probe"
+
+
+def _views(jobs: Jobs) -> list[Finding]:
+    """Say of each view that a projector keeps how far it is, and what holds it up."""
+    from projections import health
+
+    head, now = int(jobs.log.last_cursor() or 0), datetime.now(UTC)
+    findings = []
+    for one in health.read_health(jobs.blobs, jobs.prefix):
+        bad = health.troubles(one, head, now)
+        through = one.complete_through.isoformat(timespec="seconds") if one.complete_through else "not known"
+        found = f"at {one.position} of {head}, complete through {through}, {one.parked} parked"
+        findings.append(Finding(f"view {one.view}", not bad, "; ".join([found, *bad]), one))
+    return findings

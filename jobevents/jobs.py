@@ -50,12 +50,14 @@ class Jobs:
         actor: str = "",
         scrub: boundary.Scrub | None = None,
         on_unreadable: OnUnreadable = "raise",
+        adopt_deletes: bool = False,
     ) -> None:
         if on_unreadable not in ("raise", "run"):
             raise Misconfigured(f"on_unreadable must be 'raise' or 'run' value={on_unreadable!r}")
         self.counts = Counts()
         self.runs = runs
         self.run_logs = run_logs
+        self.adopt_deletes = adopt_deletes  # a status that somebody removed is a deleted job
         self._emitter = emitter
         self._blobs = blobs
         self._prefix = f"{prefix}/" if prefix else ""
@@ -68,6 +70,16 @@ class Jobs:
     def log(self) -> EventLog:
         """The event log: the truth."""
         return self._emitter.log
+
+    @property
+    def emitter(self) -> Emitter:
+        """The way of every write to the log; for views that write down what other services did."""
+        return self._emitter
+
+    @property
+    def prefix(self) -> str:
+        """What the names of our blobs begin with, without a slash at its end; "" for nothing."""
+        return self._prefix.rstrip("/")
 
     @property
     def blobs(self) -> Blobs:
@@ -305,7 +317,11 @@ class Jobs:
         """Tell `observer` of every change this process appends from now on; `close` is called when the jobs are closed."""
         self._emitter.observe(observer)
         if close is not None:
-            self._closers.append(close)
+            self.at_close(close)
+
+    def at_close(self, call: Callable[[], None]) -> None:
+        """Have `call` called when the jobs are closed, before the log and the blobs are."""
+        self._closers.append(call)
 
     def close(self) -> None:
         """Let observers finish, then release connections and threads; any number of times."""

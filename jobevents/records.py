@@ -59,10 +59,11 @@ def status_as(type: type[S], job: Job) -> S:  # the kit's name for it
 class LogRecords:
     """The log as the reader and writer of a StatusStore: a name is a job id, a generation its version."""
 
-    def __init__(self, emitter: Emitter, by: By, type: type[Status]) -> None:
+    def __init__(self, emitter: Emitter, by: By, type: type[Status] | None) -> None:
+        """Write as `by`; a record decides the keys that its type declares, all its keys when it has no type."""
         self._emitter = emitter
         self._by = by
-        self._declared = frozenset(field.encode_name for field in msgspec.structs.fields(type))
+        self._declared = frozenset(field.encode_name for field in msgspec.structs.fields(type)) if type else None
 
     def get(self, name: str) -> Blob:
         """Return the job's status as the log has it now.
@@ -91,10 +92,11 @@ class LogRecords:
 
     def _drafts(self, job: Job, record: dict[str, Any]) -> list[Draft]:
         shown: dict[str, Any] = msgspec.json.decode(status_bytes(job)) if known(job) else {}
+        decided = self._declared or decided_by(record, shown)
         changes = {
             key: record.get(key, _EMPTY.get(key, ""))
             for key in dict.fromkeys([*record, *shown])
-            if key not in _OURS and key in self._declared and record.get(key) != shown.get(key)
+            if key not in _OURS and key in decided and record.get(key) != shown.get(key)
         }
         state = record["state"]
         if job.version and state == job.state and not changes:
@@ -116,8 +118,16 @@ class LogRecords:
         except IllegalTransition:
             return False
         shown: dict[str, Any] = msgspec.json.decode(status_bytes(fold(events, job)))
-        keys = (self._declared - _OURS) | {"state"}
+        keys = ((self._declared or decided_by(record, shown)) - _OURS) | {"state"}
         return all(shown.get(key) == record.get(key) for key in keys)
+
+
+def decided_by(record: Mapping[str, Any], shown: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys that a record of no declared type decides: its own, and those that it leaves out of the status.
+
+    `progress` is ours to show beside the record: left out, it says nothing.
+    """
+    return frozenset({*record, *shown}) - ({"progress", "progress_message"} - record.keys())
 
 
 def _fitting(job: Job, state: str, changes: dict[str, Any]) -> list[Draft]:

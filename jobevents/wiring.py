@@ -1,6 +1,6 @@
 """The composition root: a URL becomes Jobs. The one place that knows which backends and views there are; each comes lazily."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,11 +12,18 @@ from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.emit import Emitter
 from jobevents.errors import Misconfigured
 from jobevents.jobs import Jobs
+from jobevents.lease import RoleLease
 from jobevents.log import EventLog
+from jobevents.workers import identity
 
 if TYPE_CHECKING:
     from jobevents.backends.memory import MemoryRecorder
     from jobevents.backends.sqlite import SqliteRecorder
+    from projections.positions import Positions
+    from projections.projector import Projector
+    from projections.view import View
+
+VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
 Synchronous = Literal["full", "normal"]
 Beside = Callable[[], Blobs]
@@ -35,6 +42,7 @@ def connect(
     scrub: boundary.Scrub | None = None,
     tables: tuple[str, str] | None = None,
     on_unreadable: OnUnreadable | None = None,
+    adopt_deletes: bool = False,
     create: bool = True,
 ) -> Jobs:
     """Open the jobs behind a URL; a brand-new SQLite file gets its tables, an older one is never migrated unasked.
@@ -49,6 +57,7 @@ def connect(
         scrub: called on params, fields, errors and results before they are encoded.
         tables: names of the tables of runs and of their log lines, default `("job_runs", "job_run_logs")`.
         on_unreadable: what an attempt does when the log cannot be read: "raise" (default) or "run".
+        adopt_deletes: a status that somebody removed by hand is a deleted job, instead of one to be written again.
         create: make a SQLite file that is not there.
 
     Raises:
@@ -66,6 +75,7 @@ def connect(
         actor=actor,
         scrub=scrub,
         on_unreadable=on_unreadable or "raise",
+        adopt_deletes=adopt_deletes,
     )
     if inline:
         _write_statuses_inline(jobs, store, prefix)
@@ -95,6 +105,61 @@ def _open_log(url: str, tables: tuple[str, str], *, create: bool) -> "tuple[Memo
             return recorder, lambda: FileBlobs(path.with_name(f"{path.stem}-blobs"))
         case _:
             raise Misconfigured(f"no event log for this URL url={url!r}; use one of {_LOGS}")
+
+
+def projector(jobs: Jobs, names: Sequence[str] = (), *, leased: bool = True) -> "Projector":
+    """Return a projector into the views with these names, or all: `status` and `index`, kept where the jobs' blobs are.
+
+    Args:
+        leased: stand by while another process projects into the same view.
+
+    Raises:
+        Misconfigured: there is no such view, or the log has not one sequence.
+    """
+    from projections.positions import TrackedPositions, Tracker
+    from projections.projector import Alarm, Projector
+
+    recorder = jobs.log.recorder
+    if not jobs.log.ordered or not isinstance(recorder, Tracker) or not isinstance(recorder, Alarm):
+        raise Misconfigured("this log has no one sequence that a projector could follow; use a log in a database")
+    views = [_view(jobs, name, TrackedPositions(recorder)) for name in names or VIEWS]
+    holder = identity()
+    roles = {view.name: f"projector-{view.name}" for view in views} if leased else {}
+    leases = {name: RoleLease(jobs.blobs, role, holder, prefix=jobs.prefix) for name, role in roles.items()}
+    return Projector(
+        jobs.log,
+        views,
+        alarm=recorder,
+        blobs=jobs.blobs,
+        prefix=jobs.prefix,
+        leases=leases,
+        holder=holder,
+        counts=jobs.counts,
+    )
+
+
+def _view(jobs: Jobs, name: str, positions: "Positions") -> "View":
+    match name:
+        case "status":
+            from projections.adoption import Adoption
+            from projections.status import StatusView
+
+            view = StatusView(
+                jobs.blobs,
+                jobs.prefix,
+                positions=positions,
+                adopt=Adoption(jobs.emitter),
+                adopt_deletes=jobs.adopt_deletes,
+                counts=jobs.counts,
+            )
+            jobs.at_close(view.close)
+            return view
+        case "index":
+            from projections.indexview import IndexView
+
+            return IndexView(jobs.blobs, jobs.prefix)
+        case _:
+            raise Misconfigured(f"no such view name={name!r}; use one of {', '.join(VIEWS)}")
 
 
 def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
@@ -156,9 +221,13 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
 
 
 def _write_statuses_inline(jobs: Jobs, blobs: Blobs, prefix: str) -> None:
-    from projections.status import InlineStatus, StatusView
+    from projections.adoption import Adoption
+    from projections.inline import InlineStatus
+    from projections.statuswriter import StatusWriter
 
-    inline = InlineStatus(StatusView(blobs, prefix), blobs.min_write_interval_s)
+    adopt = Adoption(jobs.emitter)
+    writer = StatusWriter(blobs, prefix, adopt=adopt, adopt_deletes=jobs.adopt_deletes, counts=jobs.counts)
+    inline = InlineStatus(writer, blobs.min_write_interval_s)
     jobs.observe(inline, close=inline.close)
 
 

@@ -1,189 +1,168 @@
-"""The status view: `jobs/{id}/status.json`, the fold of a job's events, never older than what was there before.
+"""The status view: `jobs/{id}/status.json`, the fold of a job's events, for the Projector.
 
-Each write is conditional on the generation last seen and carries the version, so that of two writers the newer state wins,
-whatever order their writes arrive in. The blob's metadata holds the folded job: the next writer need not read the log.
+Coalesced to the least interval between two writes of one blob: a job's last state waits until its blob may be written again,
+and always lands. A position is recorded only when every job that changed up to it is saved.
 """
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from lru import LRU
 
-from jobevents import status
-from jobevents.blobs import ABSENT, Blob, Blobs
-from jobevents.errors import Conflict, Corrupt, JobEventsError, NotFound
-from jobevents.events import Event
-from jobevents.job import DELETED, Job
-from jobevents.records import status_bytes, status_name
+from jobevents.blobs import Blobs
+from jobevents.errors import InvalidValue, JobEventsError
+from jobevents.job import Job
+from jobevents.telemetry import Counts
+from projections.adoption import Adopt
+from projections.positions import Positions
+from projections.statuswriter import CODE_VERSION, Outcome, Shown, StatusWriter
+from projections.view import Unstorable
 
-CONTENT_TYPE = "application/json; charset=utf-8"
-CACHE_CONTROL = "no-store"
-CODE_VERSION = 1  # of this projection: raise it when the same events give other bytes
-METADATA_LIMIT = 7000  # bytes: GCS keeps 8 KiB of metadata, keys and our other entries included
-REMEMBERED = 4096  # jobs whose last written generation is kept
+TRIES = 3  # of a job that the store refuses for a reason of its own
+YOUNG = (
+    4  # events: a job with so few has likely no status yet, and is created without a read (a wrong guess costs a write)
+)
+TIMED = 16_384  # jobs whose last write is remembered where a blob has a least interval
+STALE_S = (
+    5.0  # between taking and storing, a third of a lease's life: then another projector may have gone on meanwhile
+)
 
-logger = logging.getLogger(__name__)
 
+class _Waiting(msgspec.Struct):
+    """A job to be saved."""
 
-class Stored(msgspec.Struct, frozen=True):
-    """What is known to be stored for a job."""
-
-    generation: str  # ABSENT: nothing
-    version: int  # 0: nothing, or a record that did not come from the log
+    shown: Shown  # its last state
+    since: int  # every event up to this position is in what was stored before
+    due_at: float  # on the monotonic clock
+    tries: int = 0  # failed
 
 
 class StatusView:
-    """Writes statuses. Safe for threads and beside other writers; the write itself is what decides."""
+    """Statuses as a View. One thread takes and flushes; other writers of the same statuses may be about."""
 
-    def __init__(self, blobs: Blobs, prefix: str = "") -> None:
-        self._blobs = blobs
-        self._prefix = f"{prefix}/" if prefix else ""
-        self._stored: LRU[str, Stored] = LRU(REMEMBERED)
-        self._lock = threading.Lock()
+    name = "status"
 
-    def locate(self, job_id: str) -> str:
-        """Return the blob's name: `{prefix}/jobs/{id}/status.json`."""
-        return self._prefix + status_name(job_id)
+    def __init__(
+        self,
+        blobs: Blobs,
+        prefix: str = "",
+        *,
+        positions: Positions,
+        adopt: Adopt | None = None,
+        adopt_deletes: bool = False,
+        counts: Counts | None = None,
+        code: int = CODE_VERSION,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Write below the log's prefix; see StatusWriter for `adopt` and `adopt_deletes`.
 
-    def save(self, job: Job) -> bool:
-        """Write the job's status unless a newer one is there; False when one is. A deleted job's status is removed.
+        Args:
+            positions: where the view's position is kept: the log's own database.
+        """
+        self._writer = StatusWriter(blobs, prefix, adopt=adopt, adopt_deletes=adopt_deletes, counts=counts, code=code)
+        self._positions = positions
+        self._interval_s = blobs.min_write_interval_s
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._waiting: dict[str, _Waiting] = {}
+        self._written_at: LRU[str, float] = LRU(TIMED)
+        self._taken = 0
+        self._taken_at = 0.0
+        self._recorded = 0
+        self._fresh: set[str] = set()  # saved since the last recorded position, and not known before
+        self._given_up: deque[Unstorable] = deque()  # not told to the projector yet
 
-        One write when this process wrote last; a read more for each time another did.
+    def position(self) -> int:
+        """Return the recorded position, and go on from it. One read."""
+        self._recorded = self._taken = self._positions.stored(self.name)
+        return self._recorded
+
+    def take(self, jobs: Sequence[Job], position: int) -> None:
+        """Hold jobs until they are due; no I/O.
 
         Raises:
-            Unavailable, PermissionDenied: what the store says.
+            InvalidValue: one of them cannot be shown; none was taken.
         """
-        name = self.locate(job.job_id)
-        with self._lock:
-            stored = self._stored.get(job.job_id)
+        is_fresh_view = self._recorded == 0
+        shown = [self._writer.show(job, is_new=is_fresh_view or job.version <= YOUNG) for job in jobs]
+        self._taken_at = self._monotonic()
+        for one in shown:
+            job_id = one.job.job_id
+            waiting = self._waiting.get(job_id)
+            if waiting is None:
+                self._waiting[job_id] = _Waiting(one, min(self._taken, position - 1), self._due_at(job_id))
+            elif one.job.version > waiting.shown.job.version:
+                waiting.shown = one
+        self._taken = max(self._taken, position)
+
+    def flush(self, *, everything: bool = False) -> int:
+        """Save what is due, final states first; with `everything`, wait for what is not due yet. Return the stored position.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt: the store's trouble; what was not saved still waits.
+            Unstorable: a job was given up after three tries; flush again for the rest.
+        """
         while True:
-            stored = stored or self._look(name)
-            if stored.version >= job.version:
-                self._remember(job.job_id, stored)
-                return False
-            try:
-                self._remember(job.job_id, self._write(name, job, stored))
-                return True
-            except Conflict:
-                stored = None
+            if self._given_up:
+                raise self._given_up.popleft()
+            now = self._monotonic()
+            due = [one for one in self._waiting.values() if one.due_at <= now]
+            if due:
+                due.sort(key=lambda one: not one.shown.job.is_final())
+                self._fresh.update(one.shown.job.job_id for one in due if not self._writer.knows(one.shown.job.job_id))
+                self._settle(self._writer.save_all([one.shown for one in due]))
+            wait_s = self.next_flush_s()
+            if not self._given_up and (wait_s is None or not everything):
+                return self._record()
+            if wait_s and not self._given_up:
+                self._sleep(wait_s)
 
-    def _write(self, name: str, job: Job, stored: Stored) -> Stored:
-        if job.state == DELETED:
-            if stored.generation != ABSENT:
-                self._blobs.delete(name, if_generation=stored.generation)
-            return Stored(ABSENT, job.version)
-        if stored.generation != ABSENT and not stored.version:
-            logger.warning("status written by another service is replaced name=%s version=%d", name, job.version)
-        generation = self._blobs.put(
-            name,
-            status_bytes(job),
-            if_generation=stored.generation,
-            content_type=CONTENT_TYPE,
-            cache_control=CACHE_CONTROL,
-            metadata=snapshot(job),
-        )
-        return Stored(generation, job.version)
-
-    def _look(self, name: str) -> Stored:
-        try:
-            blob = self._blobs.get(name)
-        except NotFound:
-            return Stored(ABSENT, 0)
-        assert blob is not None  # noqa: S101  # None only for if_changed
-        return Stored(blob.generation, version_of(blob))
-
-    def _remember(self, job_id: str, stored: Stored) -> None:
-        with self._lock:
-            self._stored[job_id] = stored
-
-
-def version_of(blob: Blob) -> int:
-    """Return the version in a stored status; 0 when it did not come from the log, or cannot be read."""
-    try:
-        return status.decode(blob.data).version
-    except Corrupt:
-        return 0
-
-
-def snapshot(job: Job) -> dict[str, str]:
-    """Return the blob's metadata: the folded job, the code's version; without the job where that is too large."""
-    metadata = {"code": str(CODE_VERSION)}
-    data = msgspec.json.encode(job)
-    if len(data) <= METADATA_LIMIT and data.isascii():  # GCS metadata travels in headers
-        metadata["job"] = data.decode()
-    return metadata
-
-
-class InlineStatus:
-    """Writes the status in the emitting process, for services that run no projector; an observer of the Emitter.
-
-    Coalesced to the least interval between two writes of one blob: the last state always lands, a job at rest at once or
-    after its interval, before the appending call returns.
-    """
-
-    def __init__(self, view: StatusView, interval_s: float, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._view = view
-        self._interval_s = interval_s
-        self._monotonic = monotonic
-        self._written_at: LRU[str, float] = LRU(REMEMBERED)
-        self._waiting: dict[str, Job] = {}
-        self._lock = threading.Lock()
-        self._wake = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    def __call__(self, job: Job, events: Sequence[Event]) -> None:
-        """Write the status now if its interval has passed, soon if not; a job at rest before returning."""
-        with self._lock:
-            wait_s = self._written_at.get(job.job_id, -self._interval_s) + self._interval_s - self._monotonic()
-            at_rest = job.is_final() or job.state == DELETED
-            if wait_s > 0 and not at_rest:
-                self._waiting[job.job_id] = job
-                self._start()
-                return
-            self._waiting.pop(job.job_id, None)
-        if wait_s > 0:
-            time.sleep(wait_s)  # the store takes one write of a name in this time (GCS)
-        self._save(job)
+    def next_flush_s(self) -> float | None:
+        """Return in how many seconds the first waiting job is due; None when none waits."""
+        if not self._waiting:
+            return None
+        if not self._interval_s:
+            return 0.0
+        return max(0.0, min(one.due_at for one in self._waiting.values()) - self._monotonic())
 
     def close(self) -> None:
-        """Write what waits, and end the thread."""
-        with self._lock:
-            self._closed = True
-            self._wake.notify()
-            thread = self._thread
-            waiting = list(self._waiting.values())
-            self._waiting.clear()
-        if thread is not None:
-            thread.join()
-        for job in waiting:
-            self._save(job)
+        """End the threads that save."""
+        self._writer.close()
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="jobevents-status", daemon=True)
-            self._thread.start()
+    def _due_at(self, job_id: str) -> float:
+        return self._written_at.get(job_id, self._taken_at - self._interval_s) + self._interval_s
 
-    def _run(self) -> None:
-        """Every interval, write the statuses that wait; end when none does."""
-        while True:
-            with self._lock:
-                self._wake.wait_for(lambda: self._closed, timeout=self._interval_s)
-                waiting = list(self._waiting.values())
-                self._waiting.clear()
-                if not waiting:
-                    self._thread = None
-                    return
-            for job in waiting:
-                self._save(job)
+    def _settle(self, outcomes: Iterable[Outcome]) -> None:
+        """Let go of what was saved; raise the store's trouble, and give up a job that failed too often by itself."""
+        trouble: JobEventsError | None = None
+        for job_id, error in outcomes:
+            if self._interval_s:
+                self._written_at[job_id] = self._monotonic()
+            waiting = self._waiting[job_id]
+            if isinstance(error, InvalidValue | Unstorable):
+                waiting.tries += 1
+                if waiting.tries < TRIES:
+                    continue
+                self._given_up.append(Unstorable(job_id, waiting.shown.job.version, error))
+            elif error is not None:
+                trouble = trouble or error
+                continue
+            del self._waiting[job_id]
+        if trouble is not None:
+            raise trouble
 
-    def _save(self, job: Job) -> None:
-        with self._lock:
-            self._written_at[job.job_id] = self._monotonic()
-        try:
-            self._view.save(job)
-        except JobEventsError as error:
-            logger.warning("status not written job_id=%s version=%d error=%s", job.job_id, job.version, error)
+    def _record(self) -> int:
+        """Record how far everything is saved; where another projector is ahead, go on from where it is."""
+        position = min((one.since for one in self._waiting.values()), default=self._taken)
+        if self._fresh and self._monotonic() - self._taken_at > STALE_S:
+            self._writer.drop_ghosts(self._fresh)
+        if position > self._recorded:
+            self._recorded = self._positions.advance(self.name, position)
+            if self._recorded > position:
+                self._taken = max(self._taken, self._recorded)
+                self._writer.drop_ghosts(self._fresh)
+        self._fresh.clear()
+        return self._recorded

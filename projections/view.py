@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from jobevents.errors import JobEventsError
 from jobevents.job import Job
+
+
+class Unstorable(JobEventsError):
+    """A view could not store one job, for a reason of its own, and has let go of it; all others were stored, or wait."""
+
+    def __init__(self, job_id: str, version: int, cause: Exception) -> None:
+        super().__init__(f"job cannot be stored job_id={job_id} version={version} cause={cause}")
+        self.job_id = job_id
+        self.version = version
+        self.cause = cause
 
 
 class View(Protocol):
@@ -25,7 +36,8 @@ class View(Protocol):
     def take(self, jobs: Sequence[Job], position: int) -> None:
         """Take jobs as they are after all events up to `position`: those that changed since the last call, one each.
 
-        A job whose version the view has already, or a newer one, changes nothing.
+        A job whose version the view has already, or a newer one, changes nothing. What it raises is taken for the trouble of
+        one of the jobs, unless it is Unavailable: they are then given again one by one, at the position before.
         """
         ...
 
@@ -34,6 +46,7 @@ class View(Protocol):
 
         Raises:
             Unavailable, PermissionDenied: the store's trouble; nothing that was taken is lost, flush again.
+            Unstorable: one job was given up; no position beyond it is stored yet, flush again for the rest.
         """
         ...
 

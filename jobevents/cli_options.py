@@ -1,0 +1,31 @@
+"""Options that commands share, and how they open what is asked for."""
+
+import getpass
+import os
+import socket
+from typing import Annotated
+
+import typer
+
+from jobevents import wiring
+from jobevents.jobs import Jobs
+
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar="JOBEVENTS_URL", help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as is done anyhow when the output is no terminal.")]
+JobId = Annotated[str, typer.Argument(help="The job's id.")]
+
+
+def open_jobs(url: str, *, create: bool = False) -> Jobs:
+    """Open the log; only commands that write the first job make a new file, so that a mistyped path shows."""
+    return wiring.connect(url, create=create, actor=_actor())
+
+
+def _actor() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container without a passwd entry
+        user = f"uid{os.getuid()}" if hasattr(os, "getuid") else "user"
+    return f"{user}@{socket.gethostname()}"

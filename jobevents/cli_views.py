@@ -1,0 +1,208 @@
+"""The commands of the read side: `project`, and `parked` with what a person can do about parked jobs."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.progress import Progress
+
+from jobevents import console, wiring
+from jobevents.cli_options import AsJson, JobId, Url, open_jobs
+from jobevents.errors import InvalidValue, NotFound
+from jobevents.jobs import Jobs
+
+if TYPE_CHECKING:
+    from projections.parked import Entry
+    from projections.projector import Projector
+
+_TICK_S = 0.2  # between two looks at how far the projector is
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+parked_app = typer.Typer(
+    name="parked",
+    help="Jobs that a view could not take: see why, and have them tried again or passed over.",
+    no_args_is_help=True,
+)
+
+ViewNames = Annotated[
+    list[str] | None, typer.Option("--view", help=f"Only this view ({', '.join(wiring.VIEWS)}); may be repeated.")
+]
+OneView = Annotated[str, typer.Option("--view", help="Only this view.")]
+Version = Annotated[int, typer.Option("--version", help="Only the entry for this event of the job; 0: all of them.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command line these commands."""
+    app.command("project")(project)
+    app.add_typer(parked_app)
+
+
+def project(
+    url: Url,
+    once: Annotated[bool, typer.Option("--once", help="End when everything in the log now is stored.")] = False,
+    view: ViewNames = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep the views in step with the log until SIGTERM or SIGINT; a second process stands by. Prints at the end how they are.
+
+    Exit 1 when --once met a store that it could not read or write.
+    """
+    with open_jobs(url) as jobs:
+        projector = wiring.projector(jobs, list(dict.fromkeys(view or ())), leased=not once)
+        if once:
+            _watch(jobs, projector, projector.run_once)
+        else:
+            stop = threading.Event()
+            with _stopping(stop, projector):
+                _watch(jobs, projector, lambda: projector.run(stop))
+        health = projector.health()
+    if console.wants_json(as_json):
+        console.print_json(health)
+        return
+    for one in health:
+        behind = f", {one.lag_events} events behind" if one.lag_events else ""
+        parked = f", {one.parked} jobs parked: see jobevents parked list" if one.parked else ""
+        console.out.print(f"{one.view}: at {one.position} of {one.head}{behind}{parked}", soft_wrap=True)
+
+
+def _watch(jobs: Jobs, projector: "Projector", work: Callable[[], None]) -> None:
+    """Do the work in a thread of its own and show how far it is: a signal's handler must not find this thread in its locks."""
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="jobevents-projector") as pool,
+        Progress(console=console.err, transient=True, disable=not sys.stderr.isatty()) as bar,
+    ):
+        done: Future[None] = pool.submit(work)
+        tasks = {name: bar.add_task(name, total=int(jobs.log.last_cursor() or 0)) for name in projector.positions()}
+        while not _is_done(done):
+            for name, position in projector.positions().items():
+                bar.update(tasks[name], completed=position)
+        done.result()
+
+
+def _is_done(work: "Future[None]") -> bool:
+    try:
+        work.exception(timeout=_TICK_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+@contextmanager
+def _stopping(stop: threading.Event, projector: "Projector") -> Iterator[None]:
+    """Have the signals that end a process end the projector, with everything stored."""
+
+    def ask(number: int, frame: object) -> None:
+        stop.set()
+        projector.wake()
+
+    before = {number: signal.signal(number, ask) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@parked_app.command("list")
+def parked_list(url: Url, view: OneView = "", as_json: AsJson = False) -> None:
+    """List the parked jobs, and those that were discarded."""
+    with open_jobs(url) as jobs:
+        entries = _entries(jobs, view)
+    if console.wants_json(as_json):
+        console.print_json([_without_data(entry) for entry in entries])
+    elif not entries:
+        console.out.print("nothing is parked")
+    else:
+        rows = [[console.plain(cell) for cell in _cells(entry)] for entry in entries]
+        console.print_table(["job", "view", "event", "status", "parked", "why"], rows)
+
+
+@parked_app.command("show")
+def parked_show(job_id: JobId, url: Url, view: OneView = "", as_json: AsJson = False) -> None:
+    """Show why a job is parked, with the stored bytes of the event at which it stopped."""
+    with open_jobs(url) as jobs:
+        entries = _found(jobs, job_id, view)
+    if console.wants_json(as_json):
+        console.print_json([entry.parked for entry in entries])
+        return
+    for entry in entries:
+        for key, value in msgspec.to_builtins(entry.parked).items():
+            console.out.print(f"{key}: ", console.plain(value), soft_wrap=True)
+
+
+@parked_app.command()
+def requeue(
+    job_id: Annotated[str, typer.Argument(help="The job's id; leave it out with --all.")] = "",
+    *,
+    url: Url,
+    view: OneView = "",
+    version: Version = 0,
+    all_jobs: Annotated[bool, typer.Option("--all", help="Every parked job, as after an upgrade.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have the projector fold a parked job again; it is parked again if that fails again."""
+    from projections.parked import requeue as ask
+
+    if bool(job_id) == all_jobs:
+        raise InvalidValue("give a job id, or --all")
+    _change(url, job_id, view, version, ask, as_json)
+
+
+@parked_app.command()
+def discard(job_id: JobId, url: Url, view: OneView = "", version: Version = 0, as_json: AsJson = False) -> None:
+    """Have the projector pass over the event at which a job stopped, in this view, for good; the log keeps the event."""
+    from projections.parked import discard as ask
+
+    _change(url, job_id, view, version, ask, as_json)
+
+
+def _change(
+    url: str, job_id: str, view: str, version: int, ask: "Callable[[Any, Entry], Entry]", as_json: bool
+) -> None:
+    """Ask for something in every entry that is meant; what was discarded stays so, unless it is named."""
+    with open_jobs(url) as jobs:
+        entries = [
+            entry
+            for entry in _found(jobs, job_id, view)
+            if entry.parked.version == version or (not version and entry.parked.status != "discarded")
+        ]
+        if not entries:
+            raise NotFound(f"nothing to change job_id={job_id} version={version}; see jobevents parked list")
+        changed = [ask(jobs.blobs, entry) for entry in entries]
+    if console.wants_json(as_json):
+        console.print_json([_without_data(entry) for entry in changed])
+        return
+    for entry in changed:
+        one = entry.parked
+        console.out.print(f"{one.job_id}#{one.version} in {one.view}: {one.status}", soft_wrap=True)
+
+
+def _entries(jobs: Jobs, view: str = "", job_id: str = "") -> "list[Entry]":
+    from projections.parked import list_parked
+
+    return list(list_parked(jobs.blobs, jobs.prefix, view, job_id))
+
+
+def _found(jobs: Jobs, job_id: str, view: str) -> "list[Entry]":
+    entries = _entries(jobs, view, job_id)
+    if not entries:
+        what = f"job_id={job_id}" if job_id else "--all"
+        raise NotFound(f"nothing is parked {what}; see jobevents parked list")
+    return entries
+
+
+def _cells(entry: "Entry") -> list[str]:
+    one = entry.parked
+    when = console.local(one.parked_at, short=True)
+    return [f"{one.job_id}#{one.version}", one.view, one.type, one.status, when, one.error]
+
+
+def _without_data(entry: "Entry") -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(entry.parked)
+    return {key: value for key, value in fields.items() if key not in ("data", "data_base64")}
