@@ -248,6 +248,27 @@ def test_key_is_free_when_its_job_is_deleted(recorder: Recorder) -> None:
     write(recorder, queued("second", key="k"))
 
 
+def test_key_may_pass_on_in_one_call(recorder: Recorder) -> None:
+    """Rows are written in their order: one that lets the key go, then one that takes it."""
+    held = write(recorder, queued("first", key="k"))
+    gone, taker = make(JobDeleted, "first", 2), queued("second", key="k")
+
+    recorder.insert_events([stored(gone), stored(taker)], rows=[fold([gone], held), fold([taker])])
+
+    assert "second" == recorder.runs.find_active("render", "k")
+
+
+def test_late_row_does_not_claim_its_old_key(recorder: Recorder) -> None:
+    """A stale copy of a row changes nothing, though its key is another's by now."""
+    stale = write(recorder, queued("first", key="k"))
+    write(recorder, make(JobCanceled, "first", 2), job=stale)
+    write(recorder, queued("second", key="k"))
+
+    recorder.insert_events([], rows=[stale])
+
+    assert "second" == recorder.runs.find_active("render", "k")
+
+
 def test_key_belongs_to_one_kind_of_job(recorder: Recorder) -> None:
     """Two kinds of job may use the same key at once."""
     write(recorder, queued("a", key="k", name="render"))
@@ -419,6 +440,8 @@ def test_naive_time_is_refused(recorder: Recorder) -> None:
 
     with pytest.raises(ValueError, match="zone"):
         recorder.run_logs.append_logs([line(1, at=naive)])
+    with pytest.raises(ValueError, match="zone"):
+        recorder.runs.list(RunFilter(to=naive))
 
 
 def test_subscription_takes_up_where_asked_and_waits_for_more(recorder: Recorder) -> None:

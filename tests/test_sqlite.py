@@ -52,7 +52,7 @@ def recorder(path: Path) -> Iterator[SqliteRecorder]:
 def open_directory() -> Iterator[Path]:
     """A directory whose parents every user may enter."""
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
+        directory = Path(name).resolve()
         directory.chmod(0o755)
         yield directory
         directory.chmod(0o755)
@@ -239,6 +239,19 @@ def test_lock_held_beyond_the_limit_is_unavailable(path: Path) -> None:
         recorder.insert_events([blank()])
 
     assert [1] == recorder.insert_events([blank()])
+    recorder.close()
+
+
+def test_limit_counts_from_the_call(path: Path) -> None:
+    """Callers that queue behind one that waits for a lock in vain do not wait for the limit once more."""
+    recorder = SqliteRecorder.open(path, lock_timeout_s=1)
+    with write_lock(path), ThreadPoolExecutor(3) as pool:
+        began = time.monotonic()
+        futures = [pool.submit(recorder.insert_events, [blank(f"job{n}")]) for n in range(3)]
+        failures = [type(future.exception(WAIT_S)) for future in futures]
+
+    assert [errors.Unavailable] * 3 == failures
+    assert time.monotonic() - began < 1.8
     recorder.close()
 
 
@@ -732,6 +745,27 @@ def test_empty_file_is_a_new_one(path: Path) -> None:
     assert path.stat().st_size > 0
 
 
+def test_symbolic_link_is_the_file_it_points_to(open_directory: Path) -> None:
+    """What lies beside the database lies in one place, whatever path a process was given."""
+    link = open_directory / "link.db"
+    link.symlink_to(open_directory / "jobs.db")
+    recorder = SqliteRecorder.open(link)
+
+    assert open_directory / "jobs.db" == recorder.file.path
+    recorder.close()
+
+
+def test_recorder_let_go_leaves_the_file_open(path: Path) -> None:
+    """A table outlives the recorder that it came from."""
+    recorder = SqliteRecorder.open(path)
+    write(recorder, queued())
+    file, runs = recorder.file, recorder.runs
+    del recorder
+
+    assert runs.get(JOB) is not None
+    file.close()
+
+
 def test_path_may_hold_any_character(tmp_path: Path) -> None:
     """A path is a path, never part of a URI's syntax."""
     recorder = SqliteRecorder.open(tmp_path / "a b?mode=ro#c%20ö.db")
@@ -755,18 +789,22 @@ def test_sto_15_older_schema_is_refused_and_migrated_when_asked(path: Path, monk
     """STO-15: a program that needs a step more names it; the one before goes on beside it, also after the step."""
     old = SqliteRecorder.open(path)
     old.insert_events([blank()])
-    steps = {**sqliteschema.MIGRATIONS, 2: lambda tables: [f'ALTER TABLE "{tables.runs}" ADD COLUMN "note" TEXT']}
+    known = sqliteschema.VERSION
+    steps = {
+        **sqliteschema.MIGRATIONS,
+        known + 1: lambda tables: [f'ALTER TABLE "{tables.runs}" ADD COLUMN "note" TEXT'],
+    }
     monkeypatch.setattr(sqliteschema, "MIGRATIONS", steps)
-    monkeypatch.setattr(sqliteschema, "VERSION", 2)
+    monkeypatch.setattr(sqliteschema, "VERSION", known + 1)
 
-    with pytest.raises(errors.Misconfigured, match="found=1 needed=2: run `jobevents migrate"):
+    with pytest.raises(errors.Misconfigured, match=f"found={known} needed={known + 1}: run `jobevents migrate"):
         SqliteRecorder.open(path)
     applied = migrate(path)
     new = SqliteRecorder.open(path)
     for n, recorder in enumerate([old, new] * 100):
         write(recorder, queued(f"job{n}"))
 
-    assert ([2], 201) == (applied, new.max_notification_id())
+    assert ([known + 1], 201) == (applied, new.max_notification_id())
     old.close()
     new.close()
 
@@ -776,7 +814,7 @@ def test_sto_15_migrate_runs_once_under_concurrency(path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         applied = list(pool.map(migrate, [path] * 8))
 
-    assert [1] == [version for versions in applied for version in versions]
+    assert list(sqliteschema.MIGRATIONS) == [version for versions in applied for version in versions]
     assert [] == migrate(path)
 
 
@@ -789,7 +827,7 @@ def test_newer_schema_is_refused(path: Path) -> None:
     connection.close()
 
     for attempt in (SqliteRecorder.open, migrate):
-        with pytest.raises(errors.Misconfigured, match="found=99 known=1: upgrade jobevents"):
+        with pytest.raises(errors.Misconfigured, match=f"found=99 known={sqliteschema.VERSION}: upgrade jobevents"):
             attempt(path)
 
 

@@ -40,10 +40,12 @@ def _before() -> None:
 
 
 def _after(*, child: bool) -> None:
-    for one in _resting:
-        one.after_fork(child=child)
-    _resting.clear()
-    _fork.release()
+    try:
+        for one in _resting:
+            one.after_fork(child=child)
+    finally:
+        _resting.clear()
+        _fork.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -5,6 +5,7 @@ behind for the next leader. A caller alone never waits for company.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -18,10 +19,11 @@ GROUP_LIMIT: Final = 64  # calls a transaction: bounds how long the first of the
 class Call:
     """One caller's work and what became of it."""
 
-    __slots__ = ("error", "result", "settled", "turn", "work")
+    __slots__ = ("error", "result", "settled", "since", "turn", "work")
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self.work = work  # may run more than once: a transaction that was lost is done again
+        self.since = time.monotonic()  # when it was asked for: limits on waiting count from here
         self.result: Any = None
         self.error: BaseException | None = None
         self.settled = False  # committed or refused; never set before it is durable

@@ -28,16 +28,21 @@ class MemoryRuns:
         Raises:
             KeyTaken: naming the holder.
         """
-        released = {(job.name, job.key): job.job_id for job in jobs if not _holds(job)}
-        holders: dict[tuple[str, str], str] = {}
+        holders: dict[tuple[str, str], str | None] = {}  # as they would be after the rows so far
+        rows: dict[str, Job] = {}
         for job in jobs:
-            if not _holds(job) or not self._is_news(job):
+            if not self._is_news(job):
                 continue
-            slot = (job.name, job.key)
-            holder = holders.get(slot) or self._holders.get(slot, job.job_id)
-            if holder not in (job.job_id, released.get(slot)):
-                raise KeyTaken("idempotency key is taken", job_id=holder, key=job.key)
-            holders[slot] = job.job_id
+            before = rows.get(job.job_id) or self._jobs.get(job.job_id)
+            if before is not None and _holds(before):
+                holders[before.name, before.key] = None
+            if _holds(job):
+                slot = (job.name, job.key)
+                holder = holders[slot] if slot in holders else self._holders.get(slot)
+                if holder not in (None, job.job_id):
+                    raise KeyTaken("idempotency key is taken", job_id=str(holder), key=job.key)
+                holders[slot] = job.job_id
+            rows[job.job_id] = job
 
     def put(self, job: Job) -> None:
         """Store a row; one of a higher version stays, a deleted job's goes."""
@@ -65,6 +70,9 @@ class MemoryRuns:
     def list(self, filter: RunFilter) -> RunPage:
         """Return a page and the count of all: sorts what matches."""
         number, per_page, offset = page_of(filter)
+        for what, when in (("from", filter.from_), ("to", filter.to)):
+            if when is not None:
+                check_instant(what, when)
         with self._lock:
             found = sorted(self._matching(filter), key=lambda job: (sort_key(job.job_id), job.job_id), reverse=True)
         shown = found[offset : offset + per_page] if per_page else found

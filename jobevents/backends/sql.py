@@ -153,6 +153,7 @@ class Statements:
         self.delete_run = f'DELETE FROM {runs} WHERE "id" = {mark}'
         self.delete_logs = f'DELETE FROM {logs} WHERE "run_id" = {mark}'
         self.get_run = f'SELECT {_RUN_SELECT} FROM {runs} WHERE "id" = {mark}'
+        self.run_version = f'SELECT "version" FROM {runs} WHERE "id" = {mark}'
         self.find_active = (
             f'SELECT "id" FROM {runs} WHERE "job_name" = {mark} AND "idem_key" = {mark} AND {_HOLDS_KEY} '
             f"ORDER BY {_ORDER} LIMIT 1"

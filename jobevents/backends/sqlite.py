@@ -47,6 +47,9 @@ class SqliteDatastore(SQLiteDatastore):
         """Close the file's connections."""
         self.file.close()
 
+    def __del__(self) -> None:
+        """Leave the file open: others may use it still. The library's own closes here."""
+
 
 class SqliteRecorder(SQLiteProcessRecorder):
     """The recorder of a SQLite file, for any number of threads and processes; make it with `open`.

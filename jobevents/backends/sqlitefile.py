@@ -32,6 +32,17 @@ _FORK_WAIT_S: Final = 5.0  # how long a fork waits for transactions under way
 _INHERITED: list[sqlite3.Connection] = []  # a parent's connections that a child must neither use nor close
 
 
+def real_path(path: Path | str) -> Path:
+    """Return where a database file really is: what lies beside it has one place, however the path was spelled.
+
+    Raises:
+        Misconfigured: the path names no file.
+    """
+    if ":memory:" in str(path) or not str(path).strip():
+        raise Misconfigured(f"path is no file path={str(path)!r}: for a log in memory use memory://")
+    return Path(os.path.realpath(path))
+
+
 def connect(path: Path, mode: str = "rw", *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
     """Open a connection in autocommit mode, for any thread, one at a time.
 
@@ -73,9 +84,7 @@ class SqliteFile:
         """
         if synchronous not in ("full", "normal"):
             raise Misconfigured(f"synchronous is unknown value={synchronous!r}: use full or normal")
-        if ":memory:" in str(path) or not str(path).strip():
-            raise Misconfigured(f"path is no file path={str(path)!r}: for a log in memory use memory://")
-        self.path = Path(path).absolute()
+        self.path = real_path(path)
         self._synchronous: Synchronous = synchronous
         self.lock_timeout_s = lock_timeout_s
         self._closed = False
@@ -92,6 +101,7 @@ class SqliteFile:
         self._idle: list[_Reader] = []
         self._lent = 0
         self._at_rest = False  # a fork is under way: nothing is lent
+        self._locked_for_fork = False
 
     def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Return all rows of one statement.
@@ -278,7 +288,7 @@ class SqliteFile:
         """Commit the group in one transaction and settle every call; or settle none and return why it was lost."""
         committing = False
         try:
-            cursor = self._begin()
+            cursor = self._begin(group[0].since + self.lock_timeout_s)
             for call in group:
                 self._run(cursor, call, apart=len(group) > 1)
             committing = True
@@ -303,7 +313,7 @@ class SqliteFile:
         for call in group:
             call.settled = True
 
-    def _begin(self) -> sqlite3.Cursor:
+    def _begin(self, deadline: float) -> sqlite3.Cursor:
         """Begin a transaction when no other process has one.
 
         Tries again every millisecond or two: SQLite's own wait grows to 100 ms, so that of eight processes that write
@@ -315,7 +325,6 @@ class SqliteFile:
         if self._writer is None:
             self._writer_of = identity
             self._writer = connect_writer(self.path, self._synchronous)
-        deadline = time.monotonic() + self.lock_timeout_s
         while True:
             try:
                 return self._writer.execute("BEGIN IMMEDIATE")

@@ -32,6 +32,9 @@ class SqliteRuns:
         try:
             cursor.execute(self._sql.put_run, row_of(job))
         except sqlite3.IntegrityError as error:
+            there = cursor.execute(self._sql.run_version, (job.job_id,)).fetchone()
+            if there is not None and there[0] > job.version:
+                return
             holder = cursor.execute(self._sql.find_active, (job.name, job.key)).fetchone()
             if holder is None:
                 raise InvalidValue(f"row cannot be stored job_id={job.job_id} error={error}") from error
@@ -76,7 +79,11 @@ class SqliteRunLogs:
         if not entries:
             return
         rows = [(*log_row(line), line.run_id, line.run_id) for line in entries]
-        self._file.write(lambda cursor: cursor.executemany(self._sql.put_log, rows) and None)
+
+        def put(cursor: sqlite3.Cursor) -> None:
+            cursor.executemany(self._sql.put_log, rows)
+
+        self._file.write(put)
 
     def logs(self, job_id: str, after_seq: int = 0, limit: int = 0) -> list[JobLog]:
         """Return lines by their primary key; see `LogTable`."""

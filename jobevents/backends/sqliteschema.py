@@ -10,7 +10,7 @@ from typing import Final
 
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
-from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect
+from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, real_path
 from jobevents.errors import Misconfigured
 
 EVENTS: Final = "job_events"
@@ -69,7 +69,7 @@ def migrate(
         Misconfigured: the file's schema is newer than this program.
         Unavailable, PermissionDenied, Corrupt: see `translate`; the file is as it was.
     """
-    file = Path(path).absolute()
+    file = real_path(path)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         connection = connect(file, "rwc", lock_timeout_s=lock_timeout_s)

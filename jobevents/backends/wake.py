@@ -37,13 +37,14 @@ class Wake:
         forks.watch(self)
 
     def _start_afresh(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._listeners: frozenset[threading.Event] = frozenset()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._ear: socket.socket | None = None
         self._mouth: socket.socket | None = None
         self._own = ""
+        self._closed = False
 
     def listen(self, event: threading.Event) -> None:
         """Set `event` after every commit from now on."""
@@ -72,6 +73,7 @@ class Wake:
     def close(self) -> None:
         """End the thread and remove what lies on disk; any number of times."""
         with self._lock:
+            self._closed = True
             self._listeners = frozenset()
             self._stop()
             if self._mouth is not None:
@@ -184,12 +186,19 @@ class Wake:
                 self._known = known
         return tuple(path for path in known[1] if path != self._own)
 
-    def _send(self, path: str) -> None:
-        try:
-            if self._mouth is None:
+    def _open_mouth(self) -> socket.socket | None:
+        with self._lock:
+            if self._mouth is None and hasattr(socket, "AF_UNIX") and not self._closed:
                 self._mouth = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._mouth.setblocking(False)
-            self._mouth.sendto(b"\0", path)
+            return self._mouth
+
+    def _send(self, path: str) -> None:
+        mouth = self._mouth or self._open_mouth()
+        if mouth is None:
+            return
+        try:
+            mouth.sendto(b"\0", path)
         except ConnectionRefusedError:  # its process died
             Path(path).unlink(missing_ok=True)
         except OSError:  # its queue is full: it is awake; or it is gone, or another user's
