@@ -84,6 +84,12 @@ def timed_ids(number: int, per_second: int = 1) -> list[str]:
     ]
 
 
+def check_sizes(blobs: Blobs) -> None:
+    for refs in manifest(blobs).sequences.values():
+        assert all(SMALL.least <= ref.count for ref in refs[:-1])
+        assert all(0 < ref.count <= SMALL.most for ref in refs)
+
+
 # against sorting
 
 
@@ -143,9 +149,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @invariant()
     def chunks_have_their_sizes(self) -> None:
-        for refs in manifest(self.blobs).sequences.values():
-            assert all(SMALL.least <= ref.count for ref in refs[:-1])
-            assert all(0 < ref.count <= SMALL.most for ref in refs)
+        check_sizes(self.blobs)
 
     def teardown(self) -> None:
         """In the end everything is in, and what is out of use is collected."""
@@ -161,8 +165,8 @@ class IndexMachine(RuleBasedStateMachine):
         assert len(recent) <= 16
 
 
-TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestIndexMachine = pytest.mark.slow(IndexMachine.TestCase)
+TestIndexMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
 @settings(deadline=None, max_examples=50)
@@ -179,6 +183,20 @@ def test_a_page_is_what_select_ids_chooses(events: list[tuple[str, str]], data: 
     chosen = Index(blobs).page(state, page, per_page)
 
     assert select_ids(expected(log, len(log.jobs))[state or ALL], page, per_page, sort_key) == chosen
+
+
+def test_chunks_that_shrink_are_merged(blobs: MemoryBlobs, time: FakeTime) -> None:
+    """While jobs move between two states, or all go, every chunk but the last stays as large as pages need it."""
+    rng, log, view = random.Random(6), JobLog(), view_of(blobs, time)
+    for job_id in timed_ids(120):
+        log.add(job_id)
+    for step in range(60):
+        for job_id in rng.sample(sorted(log.at(len(log.jobs))), 20 if step < 40 else 6):
+            log.add(job_id, "running" if step % 2 else "queued" if step < 40 else DELETED)
+        catch_up(view, log)
+
+        check_sizes(blobs)
+        assert expected(log, len(log.jobs)) == told(blobs)
 
 
 @given(st.integers(0, 5000), st.integers(1, 20), st.booleans())
