@@ -40,6 +40,8 @@ class AioJobs:
         self.rerun = awaitable(jobs.rerun)
         self.delete = awaitable(jobs.delete)
         self.get = awaitable(jobs.get)
+        self.get_as = awaitable(jobs.get_as)
+        self.job = awaitable(jobs.job)
         self.history = awaitable(jobs.history)
         self.status_at = awaitable(jobs.status_at)
         self.close = awaitable(jobs.close)
@@ -86,9 +88,9 @@ class AioAttempt:
         """
         try:
             await awaitable(self._enter)()
-        except BaseException as error:
+        except BaseException:
             with CancelScope(shield=True):
-                await awaitable(self._leave)(error)
+                await awaitable(self._leave)(Attempt.give_back)
             raise
         return self
 
@@ -97,7 +99,7 @@ class AioAttempt:
     ) -> None:
         """Record the outcome, also when the task is being cancelled."""
         with CancelScope(shield=True):
-            await awaitable(self._leave)(error)
+            await awaitable(self._leave)(lambda attempt: attempt.__exit__(kind, error, trace))
 
     def _enter(self) -> None:
         with self._lock:
@@ -106,9 +108,9 @@ class AioAttempt:
             self._attempt.__enter__()
             self._entered = True
 
-    def _leave(self, error: BaseException | None) -> None:
+    def _leave(self, conclude: Callable[[Attempt], None]) -> None:
         """Conclude what was entered, once; waits for an entering that goes on in its thread."""
         with self._lock:
             entered, self._entered, self._left = self._entered, False, True
         if entered:
-            self._attempt.__exit__(type(error) if error else None, error, None)
+            conclude(self._attempt)

@@ -10,10 +10,10 @@ Leaving the block records the outcome: JobSucceeded, or by exception JobFailed, 
 
 import logging
 import math
+import numbers
 import threading
-import traceback
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -33,21 +33,19 @@ from jobevents.errors import (
     InvalidValue,
     JobEventsError,
     PermissionDenied,
-    Snooze,
     Unavailable,
 )
 from jobevents.events import (
     JobAnnotated,
     JobCanceled,
-    JobFailed,
     JobProgressed,
     JobRequeued,
     JobStarted,
-    JobSucceeded,
     TransitionRefused,
 )
 from jobevents.job import CANCELED, DELETED, NEW, RUNNING, SUCCEEDED, Job, allowed
 from jobevents.joblogs import LineBuffer
+from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, scrubbed
 from jobevents.status import is_reserved
 from jobevents.store import LogTable
 from jobevents.telemetry import Counts
@@ -76,7 +74,7 @@ def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str =
     """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
 
     A job nobody queued may be started all the same: a task delivered before its record, or older than this system. A start
-    whose deadline has passed is taken for lost and fenced off first.
+    whose deadline has passed is taken for lost and fenced off first; if somebody asked for a cancel, it is not run again.
 
     Raises:
         AlreadySucceeded, AlreadyCanceled, AlreadyRunning: it may not be started.
@@ -86,31 +84,44 @@ def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str =
     deadline = None if deadline_s is None else now + timedelta(seconds=deadline_s)
 
     def decide(job: Job) -> list[Draft]:
-        lost: list[Draft] = []
-        tries = job.tries
-        if job.state == SUCCEEDED:
-            raise AlreadySucceeded("the job has succeeded already", job_id=job_id)
-        if job.state in (CANCELED, DELETED):
-            raise AlreadyCanceled(f"the job was {job.state}", job_id=job_id)
-        if job.state == RUNNING:
-            if job.deadline is None or job.deadline > now:
-                raise AlreadyRunning(f"the job runs already worker={job.worker}", job_id=job_id)
-            if job.cancel_requested_at is not None:  # it died after the request: nobody wants it again (CAN-08)
-                return [partial(JobCanceled, start=job.start)]
-            lost, tries = [partial(JobRequeued, cause="lost", start=job.start)], job.attempt
-        return [*lost, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
+        _refuse_what_is_done(job, now)
+        lost = job.state == RUNNING
+        if job.cancel_requested_at is not None:  # its worker died, failed or gave it back after the request (CAN-08)
+            if JobCanceled not in allowed(job.state):
+                raise AlreadyCanceled("a cancel was asked for", job_id=job_id)
+            return [partial(JobCanceled, start=job.start if lost else 0)]
+        tries = job.attempt if lost else job.tries
+        requeued = [partial(JobRequeued, cause="lost", start=job.start)] if lost else []
+        return [*requeued, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
 
     change = worker.emitter.change(job_id, decide, By(actor=worker.identity, trace=trace))
     if change.job.state == CANCELED:
-        raise AlreadyCanceled("the job was canceled while its worker was lost", job_id=job_id)
+        raise AlreadyCanceled("the job was canceled, since that was asked for", job_id=job_id)
     return change
+
+
+def _refuse_what_is_done(job: Job, now: datetime) -> None:
+    if job.state == SUCCEEDED:
+        raise AlreadySucceeded("the job has succeeded already", job_id=job.job_id)
+    if job.state == CANCELED:
+        raise AlreadyCanceled("the job was canceled", job_id=job.job_id)
+    if job.state == DELETED:
+        raise AlreadyCanceled("the job was deleted", job_id=job.job_id)
+    if job.state == RUNNING and (job.deadline is None or job.deadline > now):
+        raise AlreadyRunning(f"the job runs already worker={job.worker}", job_id=job.job_id)
 
 
 class Attempt:
     """One try at a job, from its grant to its outcome. Its methods may be called from any thread."""
 
     def __init__(
-        self, worker: Worker, job_id: str, *, deadline_s: float | None, on_unreadable: OnUnreadable, strict: bool = False
+        self,
+        worker: Worker,
+        job_id: str,
+        *,
+        deadline_s: float | None,
+        on_unreadable: OnUnreadable,
+        strict: bool = False,
     ) -> None:
         self.job_id = job_id
         self._worker = worker
@@ -118,19 +129,22 @@ class Attempt:
         self._on_unreadable = on_unreadable
         self._strict = strict
         self._job = Job(job_id=job_id)
+        self._params: Any = None
+        self._unknown: AppendUnknown | None = None
         self._result: Any = None
         self._canceled = False
         self._checked_at = -math.inf
         self._progressed_at = -math.inf
         self._pending: Draft | None = None
         self._lock = threading.Lock()
+        self._writing = threading.Lock()  # one progress after the other: the last said is the last recorded
         self._timer: threading.Timer | None = None
         self._lines = LineBuffer(worker.logs)
 
     @property
     def params(self) -> Any:
-        """What the job was submitted with; None for a job that nobody queued."""
-        return self._job.params
+        """What the job was submitted with, the handler's own copy; None for a job that nobody queued."""
+        return self._params
 
     @property
     def number(self) -> int:
@@ -159,34 +173,64 @@ class Attempt:
         except UNREADABLE as error:
             if self._on_unreadable == "raise":
                 raise
+            self._unknown = error if isinstance(error, AppendUnknown) else None
             self._warn("job runs ungranted, since its record is unreadable", error)
+        self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Record the outcome; the exception goes on to the caller.
 
         Raises:
             JobEventsError: with strict=True, when the outcome could not be recorded.
         """
+        worker = self._worker
+        self._leave(
+            outcome_of(error, self._result, scrub=worker.scrub, counts=worker.counts, now=worker.emitter.clock())
+        )
+
+    def give_back(self) -> None:
+        """Put the job back instead of leaving the block: the work did not begin, or stops with its process; no try is counted.
+
+        Raises: as `__exit__`.
+        """
+        self._leave(GIVEN_BACK)
+
+    def _leave(self, outcome: Outcome) -> None:
         self._stop_timer()
+        self._write_lines()
+        self._adopt()
+        self._conclude(outcome)
+
+    def _adopt(self) -> None:
+        """Take the grant whose reply was lost, if it is in the log after all."""
+        if self._unknown is None:
+            return
         try:
-            self._lines.flush()
-        except JobEventsError as lost:
-            self._warn("log lines lost", lost)
-        self._conclude(_outcome(error, self._result, self._worker))
+            found = self._worker.emitter.log.read(self.job_id, after=self._unknown.version - 1)
+            job = self._worker.emitter.load(self.job_id)
+        except JobEventsError as error:
+            self._warn("grant not found out", error)
+            return
+        ours = bool(found) and found[0].id == self._unknown.event_id
+        start = next((event.version for event in found if isinstance(event, JobStarted)), 0)
+        if ours and job.is_current(start):
+            self._job = job
 
     def progress(self, percent: float, message: str = "") -> None:
         """Say how far the work is, 0 to 100; at most two events a second are recorded, and always the last."""
-        if not (isinstance(percent, int | float) and math.isfinite(percent)):
-            self._warn("progress dropped, since it is no number", InvalidValue(f"percent={percent!r:.40}"))
+        try:
+            draft = partial(
+                JobProgressed,
+                start=self.start,
+                percent=_percent(percent),
+                message=boundary.clean_text(message, boundary.TITLE_LIMIT),
+            )
+        except InvalidValue as error:
+            self._warn("progress dropped", error)
             return
-        percent = min(100, max(0, percent))
-        draft = partial(
-            JobProgressed,
-            start=self.start,
-            percent=int(percent) if percent == int(percent) else percent,
-            message=boundary.clean_text(message, boundary.TITLE_LIMIT),
-        )
         with self._lock:
             self._pending = draft
             due = self._worker.monotonic() - self._progressed_at >= PROGRESS_INTERVAL_S
@@ -198,7 +242,7 @@ class Attempt:
     def annotate(self, *, title: str = "", command: str = "", **fields: str | float | bool | None) -> None:
         """Set the title or service fields of the record; an empty text or None takes a field away."""
         try:
-            flat = self._worker.scrub(check_fields(fields))
+            flat = check_fields(scrubbed(fields, self._worker.scrub))
             draft = partial(
                 JobAnnotated,
                 start=self.start,
@@ -213,7 +257,10 @@ class Attempt:
 
     def log(self, message: str, *, level: str = "info", **attrs: Any) -> None:
         """Add a line to the job's log: kept in order across attempts, written within half a second."""
-        self._lines.add(self._job, self._worker.emitter.clock(), message, level, attrs)
+        try:
+            self._lines.add(self._job, self._worker.emitter.clock(), message, level, attrs)
+        except JobEventsError as error:
+            self._warn("log lines lost", error)
         self._flush_later()
 
     def result(self, value: Any) -> None:
@@ -245,13 +292,17 @@ class Attempt:
 
     def _flush(self) -> None:
         """Write what waits: log lines, and the last progress."""
-        with self._lock:
-            draft, self._pending = self._pending, None
-            self._timer = None
+        with self._writing:
+            with self._lock:
+                draft, self._pending = self._pending, None
+                self._timer = None
+                if draft is not None:
+                    self._progressed_at = self._worker.monotonic()
             if draft is not None:
-                self._progressed_at = self._worker.monotonic()
-        if draft is not None:
-            self._record([draft])
+                self._record([draft])
+        self._write_lines()
+
+    def _write_lines(self) -> None:
         try:
             self._lines.flush()
         except JobEventsError as error:
@@ -281,12 +332,14 @@ class Attempt:
         except JobEventsError as error:
             self._warn("event lost", error)
 
-    def _conclude(self, outcome: "Outcome") -> None:
-        pending = [self._pending] if self._pending is not None else []
+    def _conclude(self, outcome: Outcome) -> None:
+        with self._writing, self._lock:
+            pending, self._pending = [self._pending] if self._pending is not None else [], None
 
         def decide(job: Job) -> list[Draft]:
             if self.granted and job.is_current(self._job.start):
-                return [*pending, partial(outcome.draft, start=self._job.start)]
+                stopped = outcome.waits and job.cancel_requested_at is not None  # nobody wants it again (CAN-01)
+                return [*pending, partial(JobCanceled if stopped else outcome.draft, start=self._job.start)]
             if not self.granted and JobStarted in allowed(job.state):
                 began = partial(JobStarted, attempt=job.tries + 1, worker=self._worker.identity, late=True)
                 return [began, partial(outcome.draft, start=job.version + 1)]
@@ -311,7 +364,7 @@ class Attempt:
         logger.warning("%s job_id=%s error=%s", what, self.job_id, error)
 
 
-def _refusal(job: Job, start: int, outcome: "Outcome", *, ungranted: bool) -> list[Draft]:
+def _refusal(job: Job, start: int, outcome: Outcome, *, ungranted: bool) -> list[Draft]:
     """One TransitionRefused for each start, none after a deletion."""
     if job.state in (NEW, DELETED) or (start and start in job.refused):
         return []
@@ -319,51 +372,15 @@ def _refusal(job: Job, start: int, outcome: "Outcome", *, ungranted: bool) -> li
     return [partial(TransitionRefused, start=start, tried=outcome.type, state=job.state, detail=detail)]
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """How an attempt ended, as the event that says so (but for its start)."""
-
-    type: str
-    draft: Draft
-    detail: str = ""
-
-
-def _outcome(error: BaseException | None, result: Any, worker: Worker) -> Outcome:
-    match error:
-        case None:
-            kept = storable_result(result, worker)
-            return Outcome("JobSucceeded", partial(JobSucceeded, result=kept))
-        case Canceled():
-            return Outcome("JobCanceled", JobCanceled)
-        case Snooze():
-            due = worker.emitter.clock() + error.delay
-            return Outcome("JobRequeued", partial(JobRequeued, cause="snooze", scheduled_at=due))
-        case _:
-            text = boundary.clean_text(str(worker.scrub(describe(error))), boundary.ERROR_LIMIT)
-            lines = "".join(traceback.format_exception(error, limit=-100))
-            failed = partial(
-                JobFailed,
-                error=text,
-                kind=type(error).__name__,
-                traceback=boundary.clean_text(str(worker.scrub(lines)), boundary.TRACEBACK_LIMIT),
-            )
-            return Outcome("JobFailed", failed, detail=boundary.clean_text(text, boundary.TITLE_LIMIT))
-
-
-def storable_result(result: Any, worker: Worker) -> Any:
-    """Return the result, or a marker that says why it cannot be stored: the job has succeeded all the same."""
+def _percent(value: object) -> int | float:
     try:
-        return boundary.check_json("result", worker.scrub(result))
-    except InvalidValue as error:
-        worker.counts.add("results_not_storable")
-        return {"unstorable": boundary.clean_text(str(error), boundary.TITLE_LIMIT)}
-
-
-def describe(error: BaseException) -> str:
-    """Return the text of an exception, or its class name where it has none or cannot say it."""
-    try:
-        return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001  # an exception whose __str__ fails must not hide that the job failed
-        return type(error).__name__
+        number = float(value) if isinstance(value, numbers.Real) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidValue(f"percent is no number between 0 and 100 value={value!s:.40}")
+    within = min(100.0, max(0.0, number))
+    return int(within) if within.is_integer() else within
 
 
 _SHOWN_LIKE_FIELDS = frozenset({"progress", "progress_message"})
@@ -375,14 +392,17 @@ def check_fields(fields: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidValue: a nested value, a common key, or a value that JSON cannot hold.
     """
+    if not isinstance(fields, dict):
+        raise InvalidValue(f"fields must be a dict, not {type(fields).__name__}")
     checked = {}
     for key, value in fields.items():
-        if is_reserved(boundary.check_name("field", key)) or key in _SHOWN_LIKE_FIELDS:
-            raise InvalidValue(f"field is one of the common keys field={key}; choose another name")
+        name = boundary.check_name("field", key)
+        if is_reserved(name) or name in _SHOWN_LIKE_FIELDS:
+            raise InvalidValue(f"field is one of the common keys field={name}; choose another name")
         if isinstance(value, str):
-            checked[key] = boundary.clean_text(value, boundary.LINE_LIMIT)
-        elif isinstance(value, dict | list | tuple):
-            raise InvalidValue(f"field is nested, the record is flat field={key}; annotate its parts one by one")
-        else:
-            checked[key] = boundary.check_json(f"field {key}", value)
+            checked[name] = boundary.clean_text(value, boundary.LINE_LIMIT)
+            continue
+        checked[name] = boundary.check_json(f"field {name}", value)
+        if isinstance(checked[name], dict | list):
+            raise InvalidValue(f"field is nested, the record is flat field={name}; annotate its parts one by one")
     return checked

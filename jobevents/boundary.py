@@ -36,7 +36,11 @@ def clean_text(text: str, limit: int) -> str:
 
     Control characters become their pictures (NUL: U+2400), lone surrogates U+FFFD; tab, line feed and carriage return stay.
     What is too long keeps its start and its end, with a mark between that says how many bytes were cut.
+
+    Raises:
+        InvalidValue: it is no text.
     """
+    text = _exactly_text("text", text)
     if _UNSAFE.search(text):
         text = _UNSAFE.sub(_picture, text)
     if len(text) <= limit // 4:
@@ -51,11 +55,26 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def _without_middle(data: bytes, limit: int) -> str:
-    mark = f" …[{len(data) - limit} bytes cut]… "
-    room = max(0, limit - len(mark.encode()))
-    tail = room // 3
-    head = data[: room - tail].decode(errors="ignore")
-    return head + mark + (data[len(data) - tail :].decode(errors="ignore") if tail else "")
+    room = limit - len(_mark(len(data)).encode())
+    if room < 2:
+        return data[:limit].decode(errors="ignore")
+    at_end = room // 3
+    head = data[: room - at_end].decode(errors="ignore")
+    tail = data[len(data) - at_end :].decode(errors="ignore") if at_end else ""
+    return head + _mark(len(data) - len(head.encode()) - len(tail.encode())) + tail
+
+
+def _mark(cut: int) -> str:
+    return f" …[{cut} bytes cut]… "
+
+
+def _exactly_text(what: str, text: str) -> str:
+    """Return a plain str: msgspec writes no subclass of it."""
+    if type(text) is str:
+        return text
+    if not isinstance(text, str):
+        raise InvalidValue(f"{what} must be text, not {type(text).__name__}")
+    return str.__str__(text)
 
 
 def check_name(what: str, text: str, *, optional: bool = False) -> str:
@@ -64,8 +83,7 @@ def check_name(what: str, text: str, *, optional: bool = False) -> str:
     Raises:
         InvalidValue: when it is empty, longer than 255 bytes, or holds a control character or a lone surrogate.
     """
-    if not isinstance(text, str):
-        raise InvalidValue(f"{what} must be text, not {type(text).__name__}")
+    text = _exactly_text(what, text)
     if not text and not optional:
         raise InvalidValue(f"{what} is required")
     if _CONTROL.search(text):
@@ -76,7 +94,7 @@ def check_name(what: str, text: str, *, optional: bool = False) -> str:
 
 
 def check_json(what: str, value: Any, *, limit: int = PAYLOAD_LIMIT) -> Any:
-    """Return a JSON value that encodes and decodes to itself on every backend.
+    """Return a JSON value as every backend gives it back: a copy, which the caller's later changes do not reach.
 
     A msgspec Struct or a dataclass is taken as the dict it encodes to, a tuple as a list.
 
@@ -87,12 +105,17 @@ def check_json(what: str, value: Any, *, limit: int = PAYLOAD_LIMIT) -> Any:
     if value is None:
         return None
     if hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__"):
-        value = msgspec.to_builtins(value)
+        try:
+            value = msgspec.to_builtins(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise InvalidValue(f"{what} cannot be written as JSON: {error}") from error
     _check_value(what, value, "$", DEPTH_LIMIT)
-    size = len(msgspec.json.encode(value))
-    if size > limit:
-        raise InvalidValue(f"{what} is too large size={size} limit={limit} bytes; store it elsewhere and pass where it is")
-    return value
+    data = msgspec.json.encode(value)
+    if len(data) > limit:
+        raise InvalidValue(
+            f"{what} is too large size={len(data)} limit={limit} bytes; store it elsewhere and pass where it is"
+        )
+    return msgspec.json.decode(data)
 
 
 def _check_value(what: str, value: Any, path: str, depth: int) -> None:
@@ -114,7 +137,7 @@ def _check_value(what: str, value: Any, path: str, depth: int) -> None:
 
 def _check_items(what: str, value: Any, path: str, depth: int) -> None:
     if not depth:
-        raise InvalidValue(f"{what} is nested more than {DEPTH_LIMIT} levels deep (or holds itself)", path=path[:200])
+        raise InvalidValue(f"{what} is nested more than {DEPTH_LIMIT} levels deep (or holds itself)", path=path)
     if type(value) is dict:
         for key, item in value.items():
             if type(key) is not str:
@@ -138,7 +161,9 @@ def check_instant(what: str, when: datetime) -> datetime:
     if not isinstance(when, datetime):
         raise InvalidValue(f"{what} must be a datetime, not {type(when).__name__}")
     if when.tzinfo is None or when.utcoffset() is None:
-        raise InvalidValue(f"{what} has no time zone value={when.isoformat()}; use datetime.now(timezone.utc) or add a zone")
+        raise InvalidValue(
+            f"{what} has no time zone value={when.isoformat()}; use datetime.now(timezone.utc) or add a zone"
+        )
     try:
         return when.astimezone(UTC)
     except OverflowError:

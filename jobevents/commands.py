@@ -65,26 +65,57 @@ def submit(emitter: Emitter, wanted: Submission, by: By) -> Submitted:
 
 
 def submit_many(emitter: Emitter, wanted: Sequence[Submission], by: By) -> list[Submitted]:
-    """Queue several jobs in one transaction, all or none, and return their ids in order."""
+    """Queue several jobs in one transaction, all or none, and say in order what each came to.
+
+    Raises: as `submit`.
+    """
     drafts = [_draft(one, emitter.clock()) for one in wanted]
+    repeats = _repeats(drafts)
     answers: dict[int, Submitted] = {}
-    firsts: dict[tuple[str, str], int] = {}
-    for position, draft in enumerate(drafts):
-        key = (draft.event.name, draft.event.key)
-        first = firsts.setdefault(key, position) if key[1] else position
-        if first != position:
-            _same_or_taken(drafts[first].event, draft.event, drafts[first].job_id)
-            answers[position] = Submitted(drafts[first].job_id, created=False)
-    while pending := {p: d for p, d in enumerate(drafts) if p not in answers}:
+    ended: set[str] = set()
+    while pending := {p: d for p, d in enumerate(drafts) if p not in answers and p not in repeats}:
         try:
             emitter.create({d.job_id: d.draft for d in pending.values()}, by)
         except KeyTaken as taken:
-            _answer_holder(emitter, pending, taken, answers)
+            if not _answer_holder(emitter, pending, taken, answers):
+                if taken.job_id in ended:
+                    raise  # it has ended and holds the key all the same: asking again would not end
+                ended.add(taken.job_id)
         except Conflict:
-            _answer_existing(emitter, pending, answers)
+            if not _answer_existing(emitter, pending, answers):
+                raise
         else:
             answers |= {p: Submitted(d.job_id, created=True) for p, d in pending.items()}
+    for position, first in repeats.items():
+        answers[position] = Submitted(answers[first].job_id, created=False)
     return [answers[position] for position in range(len(drafts))]
+
+
+def _repeats(drafts: Sequence["_Draft"]) -> dict[int, int]:
+    """Return position -> earlier position of the submissions that are an earlier one again, by id or by key.
+
+    Raises:
+        InvalidValue: they are not the same job.
+    """
+    repeats: dict[int, int] = {}
+    seen: dict[tuple[str, ...], int] = {}
+    for position, draft in enumerate(drafts):
+        marks = [(draft.job_id,), (draft.event.name, draft.event.key)][: 2 if draft.event.key else 1]
+        first = next((seen[mark] for mark in marks if mark in seen), None)
+        if first is None:
+            seen |= dict.fromkeys(marks, position)
+        elif not _is_same(drafts[first].event, draft.event):
+            raise InvalidValue(
+                f"two jobs of one batch have the same id or key, and are not the same id={draft.job_id} "
+                f"key={draft.event.key} positions={first}, {position}"
+            )
+        else:
+            repeats[position] = first
+    return repeats
+
+
+def _is_same(one: JobQueued | Job, other: JobQueued) -> bool:
+    return one.name == other.name and _sorted_json(one.params) == _sorted_json(other.params)
 
 
 class _Draft(msgspec.Struct, frozen=True):
@@ -146,36 +177,40 @@ def _whole(what: str, value: int | None, default: int, low: int, high: int) -> i
     return value
 
 
-def _same_or_taken(active: JobQueued | Job, wanted: JobQueued, holder: str) -> None:
-    if _sorted_json(active.params) != _sorted_json(wanted.params):
-        raise KeyTaken("an unfinished job with other params holds the idempotency key", job_id=holder, key=wanted.key)
-
-
 def _answer_holder(
     emitter: Emitter, pending: Mapping[int, _Draft], taken: KeyTaken, answers: dict[int, Submitted]
-) -> None:
-    """Answer the submission whose key is taken with the holder, unless that has ended meanwhile."""
+) -> bool:
+    """Answer the submission whose key is taken with the holder; False when that holds it no more: the key is free again."""
     holder = emitter.load(taken.job_id)
-    if holder.is_final() or not holder.version or holder.state == DELETED:
-        return  # the key is free again: the next round takes it
+    if not known(holder) or holder.is_final():
+        return False
     for position, draft in pending.items():
-        if (draft.event.name, draft.event.key) == (holder.name, holder.key):
-            _same_or_taken(holder, draft.event, holder.job_id)
+        if draft.event.key and (draft.event.name, draft.event.key) == (holder.name, holder.key):
+            if not _is_same(holder, draft.event):
+                raise KeyTaken(
+                    "an unfinished job with other params holds the idempotency key",
+                    job_id=holder.job_id,
+                    key=holder.key,
+                )
             answers[position] = Submitted(holder.job_id, created=False)
-            return
+            return True
+    return False
 
 
-def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: dict[int, Submitted]) -> None:
-    """Answer submissions whose id exists: the same job again is that job, another is a conflict."""
+def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: dict[int, Submitted]) -> bool:
+    """Answer submissions whose id exists, and tell whether there are any: the same job is that job, another a conflict."""
+    found = False
     for position, draft in pending.items():
         job = emitter.load(draft.job_id)
         if not job.version:
             continue
         if job.state == DELETED:
             raise Gone(f"the job with this id was deleted, and a deleted job never comes back job_id={draft.job_id}")
-        if job.name != draft.event.name or _sorted_json(job.params) != _sorted_json(draft.event.params):
+        if not _is_same(job, draft.event):
             raise Conflict(f"another job has this id job_id={draft.job_id} name={job.name}; use a fresh id")
         answers[position] = Submitted(draft.job_id, created=False)
+        found = True
+    return found
 
 
 def cancel(emitter: Emitter, job_id: str, by: By) -> CancelOutcome:
@@ -209,7 +244,7 @@ def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> str
 
     Raises:
         NotFound: there is no such job.
-        IllegalTransition: it has not finished.
+        IllegalTransition: it has not finished; Conflict with `as_new`.
     """
     if not as_new:
         _requeue(emitter, job_id, "rerun", by)

@@ -57,7 +57,7 @@ class Emitter:
 
     def __init__(self, log: EventLog, *, clock: Clock, observers: Sequence[Observer] = ()) -> None:
         self.log = log
-        self.clock = clock
+        self.clock: Clock = lambda: boundary.check_instant("the clock", clock())
         self._observers = list(observers)
         self._jobs: LRU[str, Job] = LRU(CACHED_JOBS)
         self._lock = threading.Lock()
@@ -127,6 +127,7 @@ class Emitter:
         now = self.clock()
         actor = boundary.clean_text(by.actor, boundary.NAME_LIMIT)
         reason = boundary.clean_text(by.reason, boundary.REASON_LIMIT)
+        trace = boundary.clean_text(by.trace, boundary.NAME_LIMIT)
         for draft in drafts:
             event = draft(
                 job_id=job.job_id,
@@ -135,7 +136,7 @@ class Emitter:
                 at=now,
                 **({"actor": actor} if actor else {}),
                 **({"reason": reason} if reason else {}),
-                **({"trace": by.trace} if by.trace else {}),
+                **({"trace": trace} if trace else {}),
             )
             check(fold(events, job) if events else job, event)
             events.append(event)

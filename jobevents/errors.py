@@ -38,7 +38,7 @@ class InvalidValue(JobEventsError, ValueError):
     """A value cannot be stored; nothing was written. `path` names the place in the value, like `$.a[3]`."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
-        super().__init__(f"{message} path={path}" if path else message)
+        super().__init__(f"{message} path={path:.200}" if path else message)
         self.path = path
 
 

@@ -28,7 +28,7 @@ class LineBuffer:
         try:
             kept = boundary.check_json("attrs", dict(attrs), limit=boundary.LINE_LIMIT) if attrs else {}
         except InvalidValue as error:
-            kept = {"unstorable": str(error)}
+            kept = {"unstorable": boundary.clean_text(str(error), boundary.TITLE_LIMIT)}
         with self._lock:
             self._count += 1
             self._lines.append(
