@@ -337,7 +337,7 @@ def _assert_state(job: Job, state: str, event: Event) -> None:
     job.finished_at = event.at if state in _FINAL else None
     job.deadline, job.state = None, state
     if state == RUNNING:  # an asserted start is a start: it fences like one
-        job.start, job.worker, job.attempt = event.version, event.actor, job.tries + 1
+        job.start, job.worker, job.attempt = event.version, "", job.tries + 1  # who wrote it down need not work
         job.starts += 1
         job.started_at = event.at
 
@@ -393,6 +393,11 @@ _APPLY: Mapping[type[Event], Callable[[Job, Any], None]] = {
 def due_at(job: Job) -> datetime:
     """Return when a queued job may be started: aware UTC."""
     return job.scheduled_at or job.created_at or datetime.fromtimestamp(0, UTC)
+
+
+def is_overdue(job: Job, now: datetime) -> bool:
+    """Tell whether the attempt under way may be taken for lost, since its deadline has passed."""
+    return job.state == RUNNING and job.deadline is not None and job.deadline <= now
 
 
 def diagram() -> str:

@@ -6,7 +6,7 @@ place where rows and lines live: in memory, or two tables of a SQL database.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 import msgspec
 
@@ -101,6 +101,15 @@ class RunPage(msgspec.Struct, frozen=True):
     per_page: int  # 0: all
 
 
+class Held(NamedTuple):
+    """A running job and who holds it: what the reaper looks at."""
+
+    job_id: str
+    worker: str  # identity of the worker; "" when a record said that it runs
+    start: int  # version of its JobStarted
+    is_overdue: bool  # its deadline has passed
+
+
 class RunTable(Protocol):
     """The rows, one for each job that is not deleted, as of the last committed event. Each call is one read."""
 
@@ -118,6 +127,10 @@ class RunTable(Protocol):
 
     def running_ids(self, name: str) -> Sequence[str]:
         """Return the ids of the running jobs of a kind, sorted (behaviour T19)."""
+        ...
+
+    def running(self, *, after: str, limit: int, now: datetime) -> Sequence[Held]:
+        """Return the next running jobs of all kinds, by id, after the id `after`; reads nothing that could be undecodable."""
         ...
 
 

@@ -15,6 +15,7 @@ from jobevents.backends.tail import TailSubscription
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
 from jobevents.store import LogTable, RunTable
+from jobevents.workers import Leases, MemoryLeases
 
 
 class MemoryRecorder(POPOProcessRecorder):
@@ -26,6 +27,7 @@ class MemoryRecorder(POPOProcessRecorder):
         self._lines = MemoryRunLogs(self._database_lock, self._is_deleted)
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = self._lines
+        self.leases: Leases = MemoryLeases()
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:

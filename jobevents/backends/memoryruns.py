@@ -1,6 +1,8 @@
 """The rows of runs and their log lines in memory."""
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from threading import RLock
 
 import msgspec
@@ -9,8 +11,8 @@ from jobevents.backends.sql import page_of
 from jobevents.boundary import check_instant
 from jobevents.errors import KeyTaken
 from jobevents.ids import sort_key
-from jobevents.job import DELETED, RUNNING, Job
-from jobevents.store import JobLog, JobRun, RunFilter, RunPage, run_of
+from jobevents.job import DELETED, RUNNING, Job, is_overdue
+from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, run_of
 
 
 class MemoryRuns:
@@ -99,6 +101,13 @@ class MemoryRuns:
         """Return the ids of the running jobs of a kind, sorted: looks at every job."""
         with self._lock:
             return sorted(job.job_id for job in self._jobs.values() if job.state == RUNNING and job.name == name)
+
+    def running(self, *, after: str, limit: int, now: datetime) -> Sequence[Held]:
+        """Return the next running jobs by id: looks at every job."""
+        with self._lock:
+            later = (job for job in self._jobs.values() if job.state == RUNNING and job.job_id > after)
+            found = heapq.nsmallest(limit, later, key=lambda job: job.job_id)
+        return [Held(job.job_id, job.worker, job.start, is_overdue(job, now)) for job in found]
 
 
 class MemoryRunLogs:

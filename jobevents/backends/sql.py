@@ -6,7 +6,7 @@ Times go in as fixed-width UTC text, whose order is that of time; one instant ha
 # ruff: noqa: S608  # table names are checked by Tables.named, values are bound
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -58,6 +58,7 @@ RUN_COLUMNS: Mapping[str, Kind] = {
     "external": "bool",  # delivered by the user's own task queue
     "priority": "int",  # higher goes first
     "fields": "json",  # service fields
+    "deadline": "time",  # of the current attempt: after this it may be taken for lost
 }
 """Column -> kind, in the order of a row: the keys of a JobRun first."""
 
@@ -72,7 +73,7 @@ LOG_COLUMNS: Mapping[str, Kind] = {
 }
 
 _OPTIONAL = frozenset(
-    {"params", "started_at", "finished_at", "result", "error", "cancel_requested_at", "fields", "attrs"}
+    {"params", "started_at", "finished_at", "result", "error", "cancel_requested_at", "fields", "deadline", "attrs"}
 )  # NULL when there is none
 _RUN_KEYS = JobRun.__struct_fields__
 _RUN_SELECT = ", ".join(f'"{name}"' for name in _RUN_KEYS)
@@ -117,13 +118,18 @@ class Tables(NamedTuple):
 DEFAULT_TABLES: Final = Tables()
 
 
-def table_ddl(tables: Tables, types: Mapping[Kind, str]) -> list[str]:
-    """Return what creates both tables and their indexes (behaviour T8), given a column type for each kind."""
+def table_ddl(tables: Tables, types: Mapping[Kind, str], *, without: Collection[str] = ()) -> list[str]:
+    """Return what creates both tables and their indexes (behaviour T8), given a column type for each kind.
+
+    Args:
+        without: columns that a later step of a migration adds.
+    """
     runs, logs = tables
 
     def columns(of: Mapping[str, Kind]) -> Iterator[str]:
         for name, kind in of.items():
-            yield f'    "{name}" {types[kind]}' + ("" if name in _OPTIONAL else " NOT NULL")
+            if name not in without:
+                yield f'    "{name}" {types[kind]}' + ("" if name in _OPTIONAL else " NOT NULL")
 
     return [
         f'CREATE TABLE "{runs}" (\n' + ",\n".join([*columns(RUN_COLUMNS), '    PRIMARY KEY ("id")']) + "\n)",
@@ -160,6 +166,10 @@ class Statements:
         )
         self.running_ids = (
             f'SELECT "id" FROM {runs} WHERE "job_name" = {mark} AND "status" = \'{RUNNING}\' ORDER BY "id"'
+        )
+        self.running = (
+            f'SELECT "id", "worker_id", "start", "deadline" IS NOT NULL AND "deadline" <= {mark} FROM {runs} '
+            f'WHERE "status" = \'{RUNNING}\' AND "id" > {mark} ORDER BY "id" LIMIT {mark}'
         )
         # A job with events and without a row is deleted: a late line must not bring back a part of it.
         self.put_log = (
@@ -240,6 +250,7 @@ def row_of(job: Job) -> Row:
         int(job.external),
         job.priority,
         _json(job.fields or None),
+        _time(job.deadline),
     )
 
 

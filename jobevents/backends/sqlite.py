@@ -19,6 +19,7 @@ from eventsourcing.sqlite import SQLiteDatastore, SQLiteProcessRecorder
 from jobevents.backends import sqliteerrors, sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Tables
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
+from jobevents.backends.sqliteleases import SqliteLeases
 from jobevents.backends.sqliteruns import SqliteRunLogs, SqliteRuns
 from jobevents.backends.sqliteschema import EVENTS, TRACKING
 from jobevents.backends.tail import TailSubscription
@@ -26,6 +27,7 @@ from jobevents.backends.wake import Wake
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.store import LogTable, RunTable
+from jobevents.workers import Leases
 
 _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
 _EVENT = "originator_id, originator_version, topic, state"
@@ -63,6 +65,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         self._rows = SqliteRuns(self.file, tables)
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = SqliteRunLogs(self.file, tables)
+        self.leases: Leases = SqliteLeases(self.file)
         self._tables = tables
         self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self.max_notification_id)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()

@@ -2,13 +2,14 @@
 
 import sqlite3
 from collections.abc import Sequence
+from datetime import datetime
 
 from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS
 from jobevents.errors import InvalidValue, KeyTaken
 from jobevents.job import DELETED, Job
-from jobevents.store import JobLog, JobRun, RunFilter, RunPage
+from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage
 
 
 class SqliteRuns:
@@ -65,6 +66,11 @@ class SqliteRuns:
     def running_ids(self, name: str) -> Sequence[str]:
         """Return the ids of the running jobs of a kind, sorted."""
         return [job_id for (job_id,) in self._file.query(self._sql.running_ids, (name,))]
+
+    def running(self, *, after: str, limit: int, now: datetime) -> Sequence[Held]:
+        """Return the next running jobs by id, by the index on their state."""
+        rows = self._file.query(self._sql.running, (time_text(now), after, limit))
+        return [Held(job_id, worker, start, bool(overdue)) for job_id, worker, start, overdue in rows]
 
 
 class SqliteRunLogs:

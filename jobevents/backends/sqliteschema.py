@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from jobevents.backends import sqliteleases
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, real_path
@@ -35,11 +36,15 @@ def _first(tables: Tables) -> list[str]:
         '    "application_name" TEXT PRIMARY KEY,\n'
         '    "notification_id" INTEGER NOT NULL\n'
         ") WITHOUT ROWID",
-        *table_ddl(tables, _TYPES),
+        *table_ddl(tables, _TYPES, without={"deadline"}),
     ]
 
 
-MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first}
+def _with_leases(tables: Tables) -> list[str]:
+    return [sqliteleases.DDL, f'ALTER TABLE "{tables.runs}" ADD COLUMN "deadline" TEXT']
+
+
+MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first, 2: _with_leases}
 """Schema version -> the statements that lead to it from the one before."""
 
 VERSION: Final = max(MIGRATIONS)

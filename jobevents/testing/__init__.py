@@ -2,6 +2,7 @@
 
 from jobevents.testing.blobs import BlobsContract
 from jobevents.testing.faults import Died, FailingBlobs
+from jobevents.testing.leases import LeasesContract
 from jobevents.testing.log import LogContract
 
-__all__ = ["BlobsContract", "Died", "FailingBlobs", "LogContract"]
+__all__ = ["BlobsContract", "Died", "FailingBlobs", "LeasesContract", "LogContract"]
