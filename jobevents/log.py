@@ -7,7 +7,7 @@ events were committed, is a capability of the logs whose recorder has one sequen
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 from eventsourcing.persistence import (
@@ -52,6 +52,10 @@ class Record(msgspec.Struct, frozen=True):
         return codec.decode(self.data)
 
 
+SelectRecords: TypeAlias = Callable[[int, int], Sequence[Record]]
+"""(position, limit) -> the events after it in commit order: a recorder may have it as `select_records`, for speed."""
+
+
 class EventLog:
     """All events of all jobs. Safe for threads; what a process may share depends on the recorder."""
 
@@ -60,6 +64,7 @@ class EventLog:
     def __init__(self, recorder: ApplicationRecorder, translate: Callable[[BaseException], JobEventsError]) -> None:
         self.recorder = recorder
         self._store: EventStore[str] = EventStore(codec.EventMapper(), recorder)
+        self._select_records: SelectRecords | None = getattr(recorder, "select_records", None)
         self._translate = translate
 
     def append(
@@ -82,7 +87,8 @@ class EventLog:
         """
         try:
             sealed = self._seal(events, heads or {})
-            self._store.put(sealed, rows=rows)  # a Sealed stands for the event it holds
+            # Not EventStore.put: it makes a Recording and a Notification of each event, for nobody.
+            self.recorder.insert_events([self._store.mapper.to_stored_event(one) for one in sealed], rows=rows)
         except IntegrityError as error:
             return self._settle(events, error)
         except PersistenceError as error:
@@ -164,15 +170,19 @@ class EventLog:
         while left is None or left > 0:
             want = batch if left is None else min(batch, left)
             page = self._page(position, want)
-            yield from map(_record, page)
+            yield from page
             if len(page) < want:
                 return
-            position = page[-1].id
+            position = int(page[-1].cursor)
             left = None if left is None else left - len(page)
 
-    def _page(self, position: int, want: int) -> Sequence[Notification]:
+    def _page(self, position: int, want: int) -> Sequence[Record]:
         try:
-            return self.recorder.select_notifications(position, want, inclusive_of_start=False)
+            if self._select_records is not None:
+                return self._select_records(position, want)
+            return [
+                _record(one) for one in self.recorder.select_notifications(position, want, inclusive_of_start=False)
+            ]
         except PersistenceError as error:
             raise self._translate(error) from error
 

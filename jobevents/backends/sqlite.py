@@ -26,11 +26,13 @@ from jobevents.backends.tail import TailSubscription
 from jobevents.backends.wake import Wake
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
+from jobevents.log import Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
 _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
 _EVENT = "originator_id, originator_version, topic, state"
+_SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
 _TRACK = (
     f'INSERT INTO "{TRACKING}" VALUES (?, ?) ON CONFLICT (application_name) DO UPDATE '
     "SET notification_id = excluded.notification_id WHERE notification_id < excluded.notification_id"
@@ -190,6 +192,10 @@ class SqliteRecorder(SQLiteProcessRecorder):
             values += topics
         statement += " ORDER BY notification_id LIMIT ?"
         return [Notification(*row) for row in self.file.query(statement, [*values, limit])]
+
+    def select_records(self, position: int, limit: int) -> list[Record]:
+        """Return the events after a position in commit order, as a scan hands them out: no Notification in between."""
+        return [Record(str(row[0]), *row[1:]) for row in self.file.query(_SCAN, (position, limit))]
 
     def max_notification_id(self) -> int | None:  # type: ignore[override]  # the library says int, and returns None
         """Return the id of the last committed event, None when there is none."""
