@@ -12,13 +12,13 @@ import pytest
 from jobevents.backends.sqlblobs import SqliteBlobs
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.errors import Canceled, Corrupt, InvalidValue, NotFound, PermissionDenied, Unavailable
-from jobevents.job import DELETED, Job
+from jobevents.job import Job
+from jobevents.records import status_bytes, status_name
 from jobevents.status import Status
 from jobevents.testing.faults import Call, FailingBlobs
 from projections.indexview import IndexView
 from projections.paging import PageMeta, adjust_item_count, select_ids
 from projections.reader import LeftOut, Reader
-from projections.status import StatusView
 from tests.records import Story
 
 IDS = [f"job-20260101-0000{n:02d}-{n:012x}" for n in range(30)]
@@ -30,18 +30,18 @@ def blobs() -> MemoryBlobs:
     return MemoryBlobs()
 
 
+def save(blobs: Blobs, job: Job, prefix: str = "") -> None:
+    blobs.put(f"{prefix}/{status_name(job.job_id)}".lstrip("/"), status_bytes(job))
+
+
 def shown(blobs: Blobs, ids: list[str], *, prefix: str = "", states: str = "queued", **fields: Any) -> None:
     """Store the jobs in both views."""
     jobs = [Job(job_id=i, version=1, state=states, updated_at="2026-01-01T00:00:00Z", **fields) for i in ids]
     for job in jobs:
-        StatusView(blobs, prefix).save(job)
+        save(blobs, job, prefix)
     view = IndexView(blobs, prefix)
     view.take(jobs, view.position() + 1)
     view.flush(everything=True)
-
-
-def status_of(job_id: str) -> str:
-    return f"jobs/{job_id}/status.json"
 
 
 def refusing(blobs: Blobs, errors: dict[str, Exception]) -> FailingBlobs:
@@ -49,7 +49,7 @@ def refusing(blobs: Blobs, errors: dict[str, Exception]) -> FailingBlobs:
 
     def before(call: Call) -> None:
         for job_id, error in errors.items():
-            if call == Call("get", status_of(job_id)):
+            if call == Call("get", status_name(job_id)):
                 raise error
 
     return FailingBlobs(blobs, before=before)
@@ -93,7 +93,7 @@ def test_a_type_that_is_no_record_is_refused(blobs: MemoryBlobs) -> None:
 def test_a_page_encodes_flat(blobs: MemoryBlobs) -> None:
     """As JSON a page is the items, the ten keys of the meta, and what was left out."""
     shown(blobs, IDS[:2])
-    blobs.delete(status_of(IDS[0]))
+    blobs.delete(status_name(IDS[0]))
 
     told = msgspec.json.encode(Reader(blobs).page("", 1, 20))
 
@@ -135,7 +135,7 @@ def test_a_status_that_has_changed_is_shown_at_once(blobs: MemoryBlobs) -> None:
     reader = Reader(blobs)
     reader.page()
 
-    StatusView(blobs).save(Job(job_id=IDS[0], version=2, state="running", updated_at="2026-01-01T00:00:01Z"))
+    save(blobs, Job(job_id=IDS[0], version=2, state="running", updated_at="2026-01-01T00:00:01Z"))
 
     assert ["queued", "running"] == [status.state for status in reader.page().items]
 
@@ -192,12 +192,13 @@ def test_pag_05_one_bad_record_leaves_the_others(blobs: MemoryBlobs, caplog: pyt
     """PAG-05: of ten, one cut, one in an unknown state, one missing, one of wrong types, one 403: six are shown, four named."""
     ids = IDS[:10]
     shown(blobs, ids)
-    blobs.put(status_of(ids[1]), b'{"job_id":"')
+    blobs.put(status_name(ids[1]), b'{"job_id":"')
     blobs.put(
-        status_of(ids[3]), b'{"job_id":"%s","state":"rendering","updated_at":"2026-01-01T00:00:00Z"}' % ids[3].encode()
+        status_name(ids[3]),
+        b'{"job_id":"%s","state":"rendering","updated_at":"2026-01-01T00:00:00Z"}' % ids[3].encode(),
     )
-    blobs.delete(status_of(ids[5]))
-    blobs.put(status_of(ids[7]), b'{"job_id":7,"state":[],"updated_at":{}}')
+    blobs.delete(status_name(ids[5]))
+    blobs.put(status_name(ids[7]), b'{"job_id":7,"state":[],"updated_at":{}}')
     reader = Reader(refusing(blobs, {ids[9]: PermissionDenied("403")}))
 
     with caplog.at_level(logging.WARNING):
@@ -245,7 +246,7 @@ def test_a_page_whose_jobs_are_gone_is_no_error(blobs: MemoryBlobs) -> None:
     """Jobs that were deleted before the index was written are left out by name: nothing failed."""
     shown(blobs, IDS[:2])
     for job_id in IDS[:2]:
-        StatusView(blobs).save(Job(job_id=job_id, version=2, state=DELETED))
+        blobs.delete(status_name(job_id))
 
     page = Reader(blobs).page()
 
