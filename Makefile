@@ -1,5 +1,6 @@
 # All that is needed on a Debian machine: git, make and python3-venv. `make PYTHON=python3.12 test` chooses another Python.
 BIN = .venv/bin
+PARALLEL = -n 2 --dist loadscope
 .DEFAULT_GOAL = help
 .PHONY: help demo test lint bench diagram clean package environment
 
@@ -10,8 +11,8 @@ demo: package  ## run real jobs on real files; ARGS="PATH --once" goes to `jobev
 	@$(BIN)/jobevents demo $(ARGS)
 
 test: lint  ## everything: lint, types, imports, all tests, and a part of them on other Pythons
-	@.ci/others $(ARGS)
-	$(BIN)/python -m pytest $(ARGS)
+	@.ci/others $(PARALLEL) $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 lint: environment  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
