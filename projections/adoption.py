@@ -106,9 +106,13 @@ def _flat(job_id: str, data: bytes) -> dict[str, Any]:
     """Return the record as we would write it: common keys as the kit reads them, and the service fields that are flat.
 
     Raises:
-        Corrupt: it is no record.
+        Corrupt: it is no record, has no state, or is another job's.
     """
     common = status.decode(data, job_id=job_id)
+    if not common.state or common.job_id != job_id:
+        raise Corrupt(
+            f"record has no state, or is another job's job_id={common.job_id!r:.150} state={common.state!r:.80}"
+        )
     record: dict[str, Any] = msgspec.json.decode(status.encode(common))
     try:
         raw: Mapping[str, Any] = msgspec.json.decode(data, type=dict[str, Any])

@@ -17,7 +17,7 @@ from jobevents.job import Job
 from jobevents.telemetry import Counts
 from projections.adoption import Adopt
 from projections.positions import Positions
-from projections.statuswriter import CODE_VERSION, Outcome, Shown, StatusWriter
+from projections.statuswriter import CODE_VERSION, THREADS, Outcome, Shown, StatusWriter
 from projections.view import Unstorable
 
 TRIES = 3  # of a job that the store refuses for a reason of its own
@@ -54,15 +54,18 @@ class StatusView:
         adopt_deletes: bool = False,
         counts: Counts | None = None,
         code: int = CODE_VERSION,
+        threads: int = THREADS,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Write below the log's prefix; see StatusWriter for `adopt` and `adopt_deletes`.
+        """Write below the log's prefix; see StatusWriter for `adopt`, `adopt_deletes` and `threads`.
 
         Args:
             positions: where the view's position is kept: the log's own database.
         """
-        self._writer = StatusWriter(blobs, prefix, adopt=adopt, adopt_deletes=adopt_deletes, counts=counts, code=code)
+        self._writer = StatusWriter(
+            blobs, prefix, adopt=adopt, adopt_deletes=adopt_deletes, counts=counts, code=code, threads=threads
+        )
         self._positions = positions
         self._interval_s = blobs.min_write_interval_s
         self._monotonic = monotonic

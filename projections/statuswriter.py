@@ -85,12 +85,14 @@ class StatusWriter:
         adopt_deletes: bool = False,
         counts: Counts | None = None,
         code: int = CODE_VERSION,
+        threads: int = THREADS,
     ) -> None:
         """Write below the log's prefix.
 
         Args:
             adopt: takes what other services wrote into the log; without it, the fold replaces what they wrote, aloud.
             adopt_deletes: a status that somebody removed is a deleted job, instead of one to be written again.
+            threads: writes under way at once, where the store cannot take many in one.
         """
         self._blobs = blobs
         self._many = blobs if isinstance(blobs, PutMany) else None
@@ -99,6 +101,7 @@ class StatusWriter:
         self._adopt_deletes = adopt_deletes
         self._counts = counts or Counts()
         self._code = code
+        self._threads = threads
         self._stored: LRU[str, Stored] = LRU(REMEMBERED)
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -153,10 +156,10 @@ class StatusWriter:
         """
         if self._many is not None:
             return self._save_together(waiting, self._many)
-        if len(waiting) < 2:
+        if len(waiting) < 2 or self._threads < 2:
             return map(self._save_one, waiting)
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobevents-status")
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="jobevents-status")
         return self._pool.map(self._save_one, waiting)
 
     def drop_ghosts(self, job_ids: Iterable[str]) -> None:
