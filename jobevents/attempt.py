@@ -1,4 +1,4 @@
-"""The guard and the attempt: JobStarted at the head of the log is what grants the right to work; all that follows carries it.
+"""The attempt: one try at a job, from the JobStarted that the guard granted to the outcome, which carries its version.
 
     with jobs.attempt(job_id) as attempt:
         attempt.progress(40, "mixing")
@@ -12,8 +12,7 @@ import logging
 import math
 import numbers
 import threading
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,11 +20,8 @@ from typing import Any, Literal, Self
 import msgspec
 
 from jobevents import boundary
-from jobevents.emit import By, Change, Draft, Emitter
+from jobevents.emit import By, Draft
 from jobevents.errors import (
-    AlreadyCanceled,
-    AlreadyRunning,
-    AlreadySucceeded,
     AppendUnknown,
     Canceled,
     Corrupt,
@@ -39,16 +35,14 @@ from jobevents.events import (
     JobAnnotated,
     JobCanceled,
     JobProgressed,
-    JobRequeued,
     JobStarted,
     TransitionRefused,
 )
-from jobevents.job import CANCELED, DELETED, NEW, RUNNING, SUCCEEDED, Job, allowed
+from jobevents.guard import Worker, grant
+from jobevents.job import DELETED, NEW, RUNNING, Job, allowed
 from jobevents.joblogs import LineBuffer
 from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, scrubbed
 from jobevents.status import is_reserved
-from jobevents.store import LogTable
-from jobevents.telemetry import Counts
 
 PROGRESS_INTERVAL_S = 0.5  # at most two progress events a second for a job: each is a row and a message
 CANCEL_CHECK_INTERVAL_S = 0.5  # how old the answer of `canceled` may be
@@ -57,58 +51,6 @@ OnUnreadable = Literal["raise", "run"]
 UNREADABLE = (Unavailable, AppendUnknown, PermissionDenied, Corrupt)
 
 logger = logging.getLogger(__name__)
-
-
-class Worker(msgspec.Struct, frozen=True):
-    """What an attempt needs of the process it runs in."""
-
-    emitter: Emitter
-    logs: LogTable
-    counts: Counts
-    monotonic: Callable[[], float]
-    scrub: boundary.Scrub
-    identity: str  # who works: the events' `worker` and `actor`
-
-
-def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str = "") -> Change:
-    """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
-
-    A job nobody queued may be started all the same: a task delivered before its record, or older than this system. A start
-    whose deadline has passed is taken for lost and fenced off first; if somebody asked for a cancel, it is not run again.
-
-    Raises:
-        AlreadySucceeded, AlreadyCanceled, AlreadyRunning: it may not be started.
-        AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
-    """
-    now = worker.emitter.clock()
-    deadline = None if deadline_s is None else now + timedelta(seconds=deadline_s)
-
-    def decide(job: Job) -> list[Draft]:
-        _refuse_what_is_done(job, now)
-        lost = job.state == RUNNING
-        if job.cancel_requested_at is not None:  # its worker died, failed or gave it back after the request (CAN-08)
-            if JobCanceled not in allowed(job.state):
-                raise AlreadyCanceled("a cancel was asked for", job_id=job_id)
-            return [partial(JobCanceled, start=job.start if lost else 0)]
-        tries = job.attempt if lost else job.tries
-        requeued = [partial(JobRequeued, cause="lost", start=job.start)] if lost else []
-        return [*requeued, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
-
-    change = worker.emitter.change(job_id, decide, By(actor=worker.identity, trace=trace))
-    if change.job.state == CANCELED:
-        raise AlreadyCanceled("the job was canceled, since that was asked for", job_id=job_id)
-    return change
-
-
-def _refuse_what_is_done(job: Job, now: datetime) -> None:
-    if job.state == SUCCEEDED:
-        raise AlreadySucceeded("the job has succeeded already", job_id=job.job_id)
-    if job.state == CANCELED:
-        raise AlreadyCanceled("the job was canceled", job_id=job.job_id)
-    if job.state == DELETED:
-        raise AlreadyCanceled("the job was deleted", job_id=job.job_id)
-    if job.state == RUNNING and (job.deadline is None or job.deadline > now):
-        raise AlreadyRunning(f"the job runs already worker={job.worker}", job_id=job.job_id)
 
 
 class Attempt:
@@ -168,15 +110,25 @@ class Attempt:
             AlreadySucceeded, AlreadyCanceled, AlreadyRunning: the work must not be done.
             Unavailable, AppendUnknown, PermissionDenied, Corrupt: it cannot be known; have the task delivered again.
         """
+        presence, label = self._worker.presence, self._worker.label
+        self._worker = msgspec.structs.replace(self._worker, identity=presence.enter(self.job_id, label))
         try:
+            self._ask()
+        except BaseException:
+            presence.leave(self.job_id, label)
+            raise
+        self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
+        return self
+
+    def _ask(self) -> None:
+        try:
+            self._worker.presence.vouch(self._worker.label)
             self._job = grant(self._worker, self.job_id, self._deadline_s).job
         except UNREADABLE as error:
             if self._on_unreadable == "raise":
                 raise
             self._unknown = error if isinstance(error, AppendUnknown) else None
             self._warn("job runs ungranted, since its record is unreadable", error)
-        self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -199,10 +151,13 @@ class Attempt:
         self._leave(GIVEN_BACK)
 
     def _leave(self, outcome: Outcome) -> None:
-        self._stop_timer()
-        self._write_lines()
-        self._adopt()
-        self._conclude(outcome)
+        try:
+            self._stop_timer()
+            self._write_lines()
+            self._adopt()
+            self._conclude(outcome)
+        finally:
+            self._worker.presence.leave(self.job_id, self._worker.label)
 
     def _adopt(self) -> None:
         """Take the grant whose reply was lost, if it is in the log after all."""

@@ -80,7 +80,9 @@ CAUSES: Mapping[str, frozenset[Cause]] = {
 }
 """State -> the causes with which JobRequeued may leave it; only a rerun leaves `succeeded` or `canceled`."""
 
-FENCED: frozenset[type[Event]] = frozenset({JobProgressed, JobSucceeded, JobFailed, JobRequeued, JobCanceled, JobAnnotated})
+FENCED: frozenset[type[Event]] = frozenset(
+    {JobProgressed, JobSucceeded, JobFailed, JobRequeued, JobCanceled, JobAnnotated}
+)
 """Events that carry `start`: from a running job only the current start's are applied."""
 
 
@@ -395,11 +397,6 @@ def due_at(job: Job) -> datetime:
     return job.scheduled_at or job.created_at or datetime.fromtimestamp(0, UTC)
 
 
-def is_overdue(job: Job, now: datetime) -> bool:
-    """Tell whether the attempt under way may be taken for lost, since its deadline has passed."""
-    return job.state == RUNNING and job.deadline is not None and job.deadline <= now
-
-
 def diagram() -> str:
     """Return TRANSITIONS as a Mermaid state diagram, for people."""
     lines = ["stateDiagram-v2"]
@@ -409,7 +406,9 @@ def diagram() -> str:
             for target in targets:
                 if target not in (SAME, ASSERTED, DELETED):
                     edges.setdefault(target, []).append(_edge(cls, state))
-        lines += [f"    {'[*]' if state == NEW else state} --> {to}: {', '.join(labels)}" for to, labels in edges.items()]
+        lines += [
+            f"    {'[*]' if state == NEW else state} --> {to}: {', '.join(labels)}" for to, labels in edges.items()
+        ]
     return "\n".join(lines) + "\n"
 
 

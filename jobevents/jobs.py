@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from jobevents import boundary, commands, ids, importing, records
-from jobevents.attempt import Attempt, OnUnreadable, Worker
+from jobevents.attempt import Attempt, OnUnreadable
 from jobevents.blobs import Blobs
 from jobevents.commands import CancelOutcome, Submission, Submitted
 from jobevents.emit import By, Emitter, Observer
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.events import Event
+from jobevents.guard import Worker
 from jobevents.importing import Report
 from jobevents.job import Job, fold
 from jobevents.log import EventLog
+from jobevents.presence import Presence
+from jobevents.reaper import Reaped, Reaper, WorkerSeen, roster
 from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
 from jobevents.store import LogTable, RunTable
 from jobevents.telemetry import Counts
-from jobevents.workers import identity
+from jobevents.workers import LEASE_S, Leases
 
 if TYPE_CHECKING:
     from jobevents.aio import AioJobs
@@ -46,11 +49,14 @@ class Jobs:
         runs: RunTable,
         run_logs: LogTable,
         blobs: Blobs,
+        leases: Leases,
         prefix: str = "",
         actor: str = "",
         scrub: boundary.Scrub | None = None,
         on_unreadable: OnUnreadable = "raise",
         adopt_deletes: bool = False,
+        lease_s: float = LEASE_S,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if on_unreadable not in ("raise", "run"):
             raise Misconfigured(f"on_unreadable must be 'raise' or 'run' value={on_unreadable!r}")
@@ -65,6 +71,10 @@ class Jobs:
         self._actor = actor
         self._scrub = scrub or _keep
         self._on_unreadable: OnUnreadable = on_unreadable
+        self._monotonic = monotonic
+        self.presence = Presence(leases, clock=emitter.clock, counts=self.counts, lease_s=lease_s, monotonic=monotonic)
+        self._reaper = Reaper(emitter, runs, self.presence, self.counts, blobs=blobs, prefix=prefix)
+        self.presence.accompany(self._reaper.pulse)
 
     @property
     def log(self) -> EventLog:
@@ -180,7 +190,7 @@ class Jobs:
         """Return the guarded attempt at a job, to be used in a `with` block; entering it raises when it is refused.
 
         Args:
-            worker: who works; this process's identity by default.
+            worker: a name for who works, by default the host's; the identity is made of it, one for each start of a process.
             deadline_s: seconds after which the attempt may be taken for lost and the job started again.
             on_unreadable: "run": work ungranted when the log cannot be read; "raise": let the task be delivered again.
             strict: raise when the outcome cannot be recorded, instead of warning.
@@ -190,15 +200,28 @@ class Jobs:
                 emitter=self._emitter,
                 logs=self.run_logs,
                 counts=self.counts,
-                monotonic=time.monotonic,
+                monotonic=self._monotonic,
                 scrub=self._scrub,
-                identity=boundary.check_name("worker", worker) if worker else identity(),
+                presence=self.presence,
+                label=boundary.check_name("worker", worker or "", optional=True),
             ),
             _id(job_id),
             deadline_s=deadline_s,
             on_unreadable=on_unreadable or self._on_unreadable,
             strict=strict,
         )
+
+    def reap(self) -> Reaped:
+        """Give back the jobs of dead workers and those past their deadline, now: what every process that works does by itself.
+
+        Raises:
+            Unavailable, AppendUnknown, PermissionDenied: what the store says.
+        """
+        return self._reaper.reap()
+
+    def workers(self) -> list[WorkerSeen]:
+        """Return all workers, the living first, each with the running jobs that it holds."""
+        return roster(self.presence.leases, self.runs, self._emitter.clock())
 
     def cancel(self, job_id: str, *, actor: str | None = None, reason: str = "") -> CancelOutcome:
         """Cancel a job that has not started, or ask the worker of a running one to stop; the answer says which."""
@@ -324,7 +347,9 @@ class Jobs:
         self._closers.append(call)
 
     def close(self) -> None:
-        """Let observers finish, then release connections and threads; any number of times."""
+        """Drop the lease, let observers finish, then release connections and threads; any number of times."""
+        self.presence.close()
+        self._reaper.resign()
         while self._closers:
             self._closers.pop()()
         self.log.close()

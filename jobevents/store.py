@@ -12,7 +12,7 @@ import msgspec
 
 from jobevents.boundary import check_instant
 from jobevents.errors import InvalidValue
-from jobevents.job import QUEUED, Job, due_at
+from jobevents.job import QUEUED, RUNNING, Job, due_at
 from jobevents.times import to_datetime
 
 NEVER = datetime(1, 1, 1, tzinfo=UTC)  # what a record says where there is no time (behaviour S5)
@@ -180,6 +180,11 @@ def run_of(job: Job) -> JobRun:
         created_at=_utc(job.created_at or NEVER),
         updated_at=updated_at(job),
     )
+
+
+def is_overdue(job: Job, now: datetime) -> bool:
+    """Tell whether the attempt under way may be taken for lost, since its deadline has passed."""
+    return job.state == RUNNING and job.deadline is not None and job.deadline <= now
 
 
 def current_attempt(job: Job) -> int:

@@ -14,7 +14,7 @@ from jobevents.errors import Misconfigured
 from jobevents.jobs import Jobs
 from jobevents.lease import RoleLease
 from jobevents.log import EventLog
-from jobevents.workers import identity
+from jobevents.workers import LEASE_S, identity
 
 if TYPE_CHECKING:
     from jobevents.backends.memory import MemoryRecorder
@@ -43,6 +43,7 @@ def connect(
     tables: tuple[str, str] | None = None,
     on_unreadable: OnUnreadable | None = None,
     adopt_deletes: bool = False,
+    lease_s: float = LEASE_S,
     create: bool = True,
 ) -> Jobs:
     """Open the jobs behind a URL; a brand-new SQLite file gets its tables, an older one is never migrated unasked.
@@ -58,6 +59,7 @@ def connect(
         tables: names of the tables of runs and of their log lines, default `("job_runs", "job_run_logs")`.
         on_unreadable: what an attempt does when the log cannot be read: "raise" (default) or "run".
         adopt_deletes: a status that somebody removed by hand is a deleted job, instead of one to be written again.
+        lease_s: seconds after which a worker that gives no sign is dead, and its jobs are lost; 0.1 s to a day.
         create: make a SQLite file that is not there.
 
     Raises:
@@ -71,11 +73,13 @@ def connect(
         runs=recorder.runs,
         run_logs=recorder.run_logs,
         blobs=store,
+        leases=recorder.leases,
         prefix=prefix,
         actor=actor,
         scrub=scrub,
         on_unreadable=on_unreadable or "raise",
         adopt_deletes=adopt_deletes,
+        lease_s=lease_s,
     )
     if inline:
         _write_statuses_inline(jobs, store, prefix)

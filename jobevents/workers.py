@@ -65,18 +65,18 @@ class Leases(Protocol):
         ...
 
 
-def identity() -> str:
-    """Return this process's identity."""
-    return _identities.setdefault(os.getpid(), new_identity(socket.gethostname()))
-
-
-_identities: dict[int, str] = {}
-
-
 def new_identity(label: str) -> str:
     """Return an identity that no worker has had before: `{label}-{pid}-{random}`."""
     kept = label.encode()[: 3 * LABEL_LIMIT].decode(errors="ignore")[:LABEL_LIMIT]
     return f"{kept}-{os.getpid()}-{os.urandom(4).hex()}"
+
+
+def identity() -> str:
+    """Return this process's identity under its host's name: the same until it ends, never that of another start."""
+    return _identities.setdefault(os.getpid(), new_identity(socket.gethostname()))  # a forked child has one of its own
+
+
+_identities: dict[int, str] = {}
 
 
 class MemoryLeases:

@@ -11,8 +11,8 @@ from jobevents.backends.sql import page_of
 from jobevents.boundary import check_instant
 from jobevents.errors import KeyTaken
 from jobevents.ids import sort_key
-from jobevents.job import DELETED, RUNNING, Job, is_overdue
-from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, run_of
+from jobevents.job import DELETED, RUNNING, Job
+from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, is_overdue, run_of
 
 
 class MemoryRuns:

@@ -1,0 +1,84 @@
+"""The guard: JobStarted at the head of a job's log is what grants the right to work, and one append decides who gets it."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+import msgspec
+
+from jobevents import boundary
+from jobevents.emit import By, Change, Draft, Emitter
+from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded
+from jobevents.events import JobCanceled, JobRequeued, JobStarted
+from jobevents.job import CANCELED, DELETED, RUNNING, SUCCEEDED, Job, allowed
+from jobevents.presence import Presence
+from jobevents.store import Held, LogTable, is_overdue
+from jobevents.telemetry import Counts
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """What an attempt needs of the process it runs in."""
+
+    emitter: Emitter
+    logs: LogTable
+    counts: Counts
+    monotonic: Callable[[], float]
+    scrub: boundary.Scrub
+    presence: Presence
+    label: str = ""  # under which name it works; "": the host's
+    identity: str = ""  # who works, the events' `worker` and `actor`; "" until the attempt is entered
+
+
+def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str = "") -> Change:
+    """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
+
+    A job nobody queued may be started all the same: a task delivered before its record, or older than this system. A start
+    whose worker is dead or whose deadline has passed is lost, and is fenced off first; if somebody asked for a cancel, it is
+    not run again. A record that says the job runs, written by whoever, names no worker: nobody knows of one.
+
+    Raises:
+        AlreadySucceeded, AlreadyCanceled, AlreadyRunning: it may not be started.
+        AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
+    """
+    now = worker.emitter.clock()
+    deadline = None if deadline_s is None else now + timedelta(seconds=deadline_s)
+
+    def decide(job: Job) -> list[Draft]:
+        _refuse_what_is_done(job)
+        why = _why_lost(worker, job, now) if job.state == RUNNING else ""
+        if job.cancel_requested_at is not None:  # its worker died, failed or gave it back after the request (CAN-08)
+            if JobCanceled not in allowed(job.state):
+                raise AlreadyCanceled("a cancel was asked for", job_id=job_id)
+            return [partial(JobCanceled, start=job.start if why else 0, reason=why)]
+        tries = job.attempt if why else job.tries
+        requeued = [partial(JobRequeued, cause="lost", start=job.start, reason=why)] if why else []
+        return [*requeued, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
+
+    change = worker.emitter.change(job_id, decide, By(actor=worker.identity, trace=trace))
+    if any(isinstance(event, JobRequeued) for event in change.events):
+        worker.counts.add("lost_starts_taken_over")
+    if change.job.state == CANCELED:
+        raise AlreadyCanceled("the job was canceled, since that was asked for", job_id=job_id)
+    return change
+
+
+def _refuse_what_is_done(job: Job) -> None:
+    if job.state == SUCCEEDED:
+        raise AlreadySucceeded("the job has succeeded already", job_id=job.job_id)
+    if job.state == CANCELED:
+        raise AlreadyCanceled("the job was canceled", job_id=job.job_id)
+    if job.state == DELETED:
+        raise AlreadyCanceled("the job was deleted", job_id=job.job_id)
+
+
+def _why_lost(worker: Worker, job: Job, now: datetime) -> str:
+    """Return why a running job is taken for lost.
+
+    Raises:
+        AlreadyRunning: its worker lives.
+    """
+    held = Held(job.job_id, job.worker, job.start, is_overdue(job, now))
+    why = worker.presence.lost([held], asking=worker.identity).get(job.job_id, "")
+    if not why and job.worker:
+        raise AlreadyRunning(f"the job runs already worker={job.worker}", job_id=job.job_id)
+    return why or "no worker is known to run the job"

@@ -1,0 +1,205 @@
+"""The reaper: gives the jobs of dead workers back, so that none stays `running` for ever."""
+
+import logging
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from jobevents.blobs import Blobs
+from jobevents.emit import By, Draft, Emitter
+from jobevents.errors import AppendUnknown, JobEventsError, PermissionDenied, Unavailable
+from jobevents.events import JobCanceled, JobFailed, JobRequeued
+from jobevents.job import CANCELED, FAILED, QUEUED, RUNNING, Job
+from jobevents.lease import RoleLease
+from jobevents.presence import Presence
+from jobevents.pulse import Pulse
+from jobevents.store import Held, RunTable
+from jobevents.telemetry import Counts
+from jobevents.workers import BEATS, Leases, new_identity
+
+ACTOR = "reaper"
+ROLE = "reaper"  # name of the lease by which one process at a time does it
+PAGE = 500  # running jobs in one read
+
+_STORE_TROUBLE = (Unavailable, AppendUnknown, PermissionDenied)
+
+logger = logging.getLogger(__name__)
+
+
+class Reaped(msgspec.Struct):
+    """What one pass came to."""
+
+    requeued: int = 0  # wait for their next try
+    failed: int = 0  # had no try left
+    canceled: int = 0  # somebody had asked for it
+    set_aside: int = 0  # cannot be read: left as they are
+    leases_dropped: int = 0  # of workers that are dead and hold nothing
+
+
+class WorkerSeen(msgspec.Struct, frozen=True):
+    """A worker as the others see it, and what it holds."""
+
+    worker: str  # its identity
+    is_alive: bool
+    jobs: list[str]  # ids of the running jobs it holds, sorted
+    last_seen_s: float | None = None  # seconds since its lease was renewed; None: no lease, or of an earlier boot
+    lease_s: float | None = None  # how long that lives; None: no lease
+    host: str = ""
+    pid: int = 0
+    started_at: datetime | None = None
+    version: str = ""  # of jobevents
+
+
+class Reaper:
+    """Passes over the running jobs. Two at once are safe: each job is one append, decided on its state as of then."""
+
+    def __init__(
+        self, emitter: Emitter, runs: RunTable, presence: Presence, counts: Counts, *, blobs: Blobs, prefix: str = ""
+    ) -> None:
+        """Do nothing yet; `blobs` are where the role lies by which one process at a time reaps."""
+        self._emitter = emitter
+        self._runs = runs
+        self._presence = presence
+        self._counts = counts
+        self._blobs = blobs
+        self._prefix = prefix
+        self._roles: dict[int, RoleLease] = {}  # by process id: a forked child asks for the role itself
+        self._aside: set[str] = set()  # set aside in the last pass, and logged
+        self._is_failing = False
+
+    def reap(self) -> Reaped:
+        """Give back every running job whose worker is dead or whose deadline has passed; see `_decide` for what it becomes.
+
+        One read a page of running jobs, a look at its workers, and one append for each lost job: killed in the middle, it
+        leaves nothing undone that the next pass does not do. A job that cannot be read is set aside, the rest goes on.
+
+        Raises:
+            Unavailable, AppendUnknown, PermissionDenied: what the store says; what was given back until then stays so.
+        """
+        done = Reaped()
+        aside: set[str] = set()
+        last = ""
+        while page := self._runs.running(after=last, limit=PAGE, now=self._emitter.clock()):
+            last = page[-1].job_id
+            lost = self._presence.lost(page)
+            for held in page:
+                if held.job_id in lost:
+                    self._give_back(held, lost[held.job_id], done, aside)
+        self._aside = aside
+        done.set_aside = len(aside)
+        done.leases_dropped = self._drop_dead()
+        return done
+
+    def beat(self) -> float:
+        """Make a pass if this process has the role, and return the seconds until the next."""
+        try:
+            if self._has_role():
+                self.reap()
+            self._is_failing = False
+        except Exception as error:  # noqa: BLE001  # the next pass does what this one could not
+            self._counts.add("reaper_passes_failed")
+            if not self._is_failing:
+                self._is_failing = True
+                logger.warning("pass over running jobs failed, the next tries again error=%s", error)
+        return self._interval_s
+
+    def pulse(self) -> Pulse:
+        """Return a thread that makes the passes, not started yet."""
+        return Pulse("jobevents-reaper", self.beat, self._interval_s)
+
+    def resign(self) -> None:
+        """Let another process have the role at once."""
+        role = self._roles.pop(os.getpid(), None)
+        try:
+            if role is not None:
+                role.release()
+        except JobEventsError as error:
+            logger.info("role was not given up, it runs out role=%s error=%s", ROLE, error)
+
+    @property
+    def _interval_s(self) -> float:
+        return self._presence.lease_s / 2
+
+    def _has_role(self) -> bool:
+        """Take the role or keep it; where that cannot be found out, go on: two at once only cost more."""
+        pid = os.getpid()
+        if pid not in self._roles:
+            ttl_s = BEATS * self._interval_s
+            self._roles[pid] = RoleLease(self._blobs, ROLE, new_identity(ROLE), ttl_s=ttl_s, prefix=self._prefix)
+        try:
+            return self._roles[pid].hold()
+        except JobEventsError:
+            return True
+
+    def _give_back(self, held: Held, why: str, done: Reaped, aside: set[str]) -> None:
+        try:
+            change = self._emitter.change(held.job_id, partial(_decide, held, why), By(actor=ACTOR, reason=why))
+        except _STORE_TROUBLE:
+            raise
+        except JobEventsError as error:
+            aside.add(held.job_id)
+            if held.job_id not in self._aside:
+                self._counts.add("lost_jobs_set_aside")
+                logger.warning("lost job cannot be given back job_id=%s error=%s", held.job_id, error)
+            return
+        if not change.events:
+            return
+        match change.job.state:
+            case state if state == QUEUED:
+                done.requeued += 1
+            case state if state == FAILED:
+                done.failed += 1
+            case state if state == CANCELED:
+                done.canceled += 1
+        self._counts.add(f"lost_jobs_{change.job.state}")
+        logger.warning("lost job was given back job_id=%s state=%s why=%s", held.job_id, change.job.state, why)
+
+    def _drop_dead(self) -> int:
+        """Remove the leases of dead workers: what they held is given back."""
+        leases = self._presence.leases
+        dead = [one.lease.worker for one in leases.list() if not one.is_alive]
+        return sum(leases.drop(worker, if_dead=True) for worker in dead)
+
+
+def _decide(held: Held, why: str, job: Job) -> Sequence[Draft]:
+    """Return what becomes of a lost job: canceled if that was asked for, queued while it has a try left, else failed.
+
+    A job that the user's own task queue delivers waits in any case: how often it is tried is that queue's affair.
+    """
+    if job.state != RUNNING or job.start != held.start:
+        return []
+    if job.cancel_requested_at is not None:
+        return [partial(JobCanceled, start=job.start)]
+    if job.external or job.attempt < job.max_attempts:
+        return [partial(JobRequeued, cause="lost", start=job.start)]
+    return [partial(JobFailed, start=job.start, error=f"the worker was lost: {why}", kind="WorkerLost")]
+
+
+def roster(leases: Leases, runs: RunTable, now: datetime) -> list[WorkerSeen]:
+    """Return all workers, the living first, each with the running jobs it holds: one read a page of these."""
+    holds: dict[str, list[str]] = {}
+    last = ""
+    while page := runs.running(after=last, limit=PAGE, now=now):
+        last = page[-1].job_id
+        for held in page:
+            if held.worker:
+                holds.setdefault(held.worker, []).append(held.job_id)
+    seen = [
+        WorkerSeen(
+            worker=one.lease.worker,
+            is_alive=one.is_alive,
+            jobs=holds.pop(one.lease.worker, []),
+            last_seen_s=round(one.age_s, 3) if one.age_s < float("inf") else None,
+            lease_s=one.lease.lease_s,
+            host=one.lease.host,
+            pid=one.lease.pid,
+            started_at=one.lease.started_at,
+            version=one.lease.version,
+        )
+        for one in leases.list()
+    ]
+    gone = [WorkerSeen(worker, False, jobs) for worker, jobs in sorted(holds.items())]
+    return sorted([*seen, *gone], key=lambda one: not one.is_alive)
