@@ -10,11 +10,9 @@ import msgspec
 import typer
 from rich.progress import Progress
 
-from jobevents import cli_views, commands, console, demo, doctor, wiring
+from jobevents import cli_build, cli_pages, cli_views, commands, console, demo, doctor, wiring
 from jobevents.cli_options import AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
-from jobevents.status import State
-from jobevents.store import RunFilter
 
 app = typer.Typer(
     name="jobevents",
@@ -23,6 +21,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+cli_build.add_to(app)
+cli_pages.add_to(app)
 cli_views.add_to(app)
 
 Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
@@ -42,12 +42,8 @@ def main() -> None:
 
 
 def _fail(error: JobEventsError, code: int) -> None:
-    console.err.print(f"[red]error:[/red] {_escaped(str(error))}", soft_wrap=True)
+    console.err.print(f"[red]error:[/red] {console.escaped(str(error))}", soft_wrap=True)
     sys.exit(code)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 @app.command("demo")
@@ -178,32 +174,6 @@ def logs(
         console.print_lines(lines)
 
 
-@app.command("list")
-def list_command(
-    url: Url,
-    state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
-    job: Annotated[str, typer.Option("--job", help="Only this kind of job.")] = "",
-    queue: Annotated[str, typer.Option(help="Only this queue.")] = "",
-    page: Annotated[int, typer.Option(help="Page, from 1.")] = 1,
-    per_page: Annotated[int, typer.Option(min=1, max=1000, help="Jobs on a page.")] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List jobs, newest first."""
-    for one in set(state or ()) - set(State):
-        console.err.print(f"note: {one} is none of the states {', '.join(State)}", style="yellow")
-    with open_jobs(url) as jobs:
-        found = jobs.runs.list(
-            RunFilter(job=job, statuses=tuple(state or ()), queue=queue, page=max(1, page), per_page=per_page)
-        )
-    pages = -(-found.total // per_page)
-    if console.wants_json(as_json):
-        console.print_json({"items": found.runs, "page": found.page, "per_page": per_page, "total": found.total})
-    elif not found.total:
-        console.out.print("no jobs; queue one with: jobevents submit NAME '{\"a\": 1}'")
-    else:
-        console.print_runs(found.runs, found.total, found.page, pages)
-
-
 @app.command()
 def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
     """Cancel a job that has not started, or ask a running one to stop. Exit 1 when it had ended before."""
@@ -211,7 +181,7 @@ def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as
         outcome = jobs.cancel(job_id, actor=actor, reason=reason)
     if outcome is commands.CancelOutcome.UNKNOWN:
         raise NotFound(f"no such job job_id={job_id}")
-    _answer({"job_id": job_id, "outcome": outcome.value}, f"{job_id}: {outcome.value}", as_json)
+    console.answer({"job_id": job_id, "outcome": outcome.value}, f"{job_id}: {outcome.value}", as_json)
     if outcome is commands.CancelOutcome.ALREADY_FINAL:
         sys.exit(1)
 
@@ -221,7 +191,7 @@ def retry(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_
     """Queue a failed job for another try."""
     with open_jobs(url) as jobs:
         jobs.retry(job_id, actor=actor, reason=reason)
-    _answer({"job_id": job_id}, f"{job_id}: queued", as_json)
+    console.answer({"job_id": job_id}, f"{job_id}: queued", as_json)
 
 
 @app.command()
@@ -236,7 +206,7 @@ def rerun(
     """Run a finished job again."""
     with open_jobs(url) as jobs:
         queued = jobs.rerun(job_id, as_new=as_new, actor=actor, reason=reason)
-    _answer({"job_id": queued}, f"{queued}: queued", as_json)
+    console.answer({"job_id": queued}, f"{queued}: queued", as_json)
 
 
 @app.command()
@@ -254,16 +224,9 @@ def delete(
         if not yes and sys.stdin.isatty():
             typer.confirm(f"delete {job_id} for good?", abort=True, err=True)
         deleted = jobs.delete(job_id, artifacts=artifacts, actor=actor, reason=reason)
-    _answer(
+    console.answer(
         {"job_id": job_id, "deleted": deleted}, f"{job_id}: {'deleted' if deleted else 'was deleted before'}", as_json
     )
-
-
-def _answer(value: dict[str, Any], text: str, as_json: bool) -> None:
-    if console.wants_json(as_json):
-        console.print_json(value)
-    else:
-        console.out.print(text, soft_wrap=True)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,9 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from jobevents.boundary import clean_text
+from jobevents.errors import InvalidValue
 from jobevents.events import Event
 from jobevents.job import Job
-from jobevents.store import JobLog, JobRun
+from jobevents.status import Status
+from jobevents.store import JobLog
+from jobevents.times import to_datetime
 
 _STATE_STYLE = {
     "queued": "cyan",
@@ -62,20 +65,21 @@ def plain(value: Any) -> Text:
     return Text(clean_text(text, 4 * _CELL).replace("\r", "␍").replace("\n", "⏎").replace("\t", " "))
 
 
-def print_runs(runs: Sequence[JobRun], total: int, page: int, pages: int) -> None:
+def print_statuses(statuses: Sequence[Status], place: str) -> None:
     """Print a page of jobs as a table; an id is never cut, since it is what one copies."""
     rows = [
         [
-            Text(run.id),
-            state_text(run.status),
-            Text(f"{run.attempt}/{run.max_attempts}"),
-            Text(local(run.updated_at, short=True)),
-            plain(run.error.message[:_CELL] if run.error else run.progress_message),
+            Text(one.job_id),
+            state_text(one.state),
+            Text(str(one.attempts)),
+            Text(_local_text(one.updated_at, short=True)),
+            plain(one.command),
+            plain((one.error or one.title)[:_CELL]),
         ]
-        for run in runs
+        for one in statuses
     ]
-    print_table(["job", "state", "try", "updated", "error, or what it is doing"], rows)
-    out.print(f"[dim]{total} jobs, page {page} of {pages}, times in {_zone()}; --json has all columns, in UTC[/dim]")
+    print_table(["job", "state", "starts", "updated", "kind", "error or title"], rows)
+    out.print(f"[dim]{place}; times in {_zone()}, --json has them in UTC[/dim]", soft_wrap=True)
 
 
 def print_events(events: Sequence[Event]) -> None:
@@ -123,11 +127,24 @@ def print_job(job: Job, values: Mapping[str, Any]) -> None:
     out.print(table)
 
 
-def _local_text(text: str) -> str:
+def _local_text(text: str, *, short: bool = False) -> str:
     try:
-        return local(datetime.fromisoformat(text).astimezone(UTC))
-    except ValueError:
+        return local(to_datetime(text), short=short)
+    except InvalidValue:
         return text
+
+
+def escaped(text: str) -> str:
+    """Return text that rich takes for nothing but text."""
+    return text.replace("[", r"\[")
+
+
+def answer(value: Any, text: str, as_json: bool) -> None:
+    """Print what a command came to."""
+    if wants_json(as_json):
+        print_json(value)
+    else:
+        out.print(escaped(text), soft_wrap=True)
 
 
 def print_lines(lines: Sequence[JobLog]) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from jobevents.backends.memory import MemoryRecorder
     from jobevents.backends.sqlite import SqliteRecorder
     from projections.positions import Positions
-    from projections.projector import Projector
+    from projections.projector import Follower, Projector
+    from projections.rebuild import Rebuilt
     from projections.view import View
 
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
@@ -120,13 +121,11 @@ def projector(jobs: Jobs, names: Sequence[str] = (), *, leased: bool = True) -> 
     Raises:
         Misconfigured: there is no such view, or the log has not one sequence.
     """
-    from projections.positions import TrackedPositions, Tracker
-    from projections.projector import Alarm, Projector
+    from projections.positions import TrackedPositions
+    from projections.projector import Projector
 
-    recorder = jobs.log.recorder
-    if not jobs.log.ordered or not isinstance(recorder, Tracker) or not isinstance(recorder, Alarm):
-        raise Misconfigured("this log has no one sequence that a projector could follow; use a log in a database")
-    views = [_view(jobs, name, TrackedPositions(recorder)) for name in names or VIEWS]
+    recorder = _tracker(jobs)
+    views = [_view(jobs, name, TrackedPositions(recorder), prefix=jobs.prefix) for name in names or VIEWS]
     holder = identity()
     roles = {view.name: f"projector-{view.name}" for view in views} if leased else {}
     leases = {name: RoleLease(jobs.blobs, role, holder, prefix=jobs.prefix) for name, role in roles.items()}
@@ -142,7 +141,65 @@ def projector(jobs: Jobs, names: Sequence[str] = (), *, leased: bool = True) -> 
     )
 
 
-def _view(jobs: Jobs, name: str, positions: "Positions") -> "View":
+def rebuild(
+    jobs: Jobs,
+    names: Sequence[str] = (),
+    *,
+    on_progress: Callable[[int, int], None] = lambda _, __: None,
+    on_swapped: Callable[[], None] = lambda: None,
+) -> "Rebuilt":
+    """Build the views with these names, or all, from the log beside the live ones, then swap them in.
+
+    Args:
+        on_progress: called with (position, head of the log) while the build reads the log.
+        on_swapped: called for each status that was compared with the live one.
+
+    Raises:
+        Misconfigured: there is no such view, or the log has not one sequence.
+        Unavailable, PermissionDenied, Corrupt: what the log or the store says; the live views are as good as before.
+    """
+    from projections.positions import TrackedPositions
+    from projections.rebuild import Builder, MemoryPositions, build_name
+
+    names = names or VIEWS
+    recorder = _tracker(jobs)
+    builder = Builder(jobs.emitter, recorder, jobs.blobs, jobs.prefix, build_name(jobs.emitter.clock()))
+    positions = MemoryPositions()
+    builder.project([_view(jobs, name, positions, prefix=builder.root, live=False) for name in names], on_progress)
+    if "status" in names:
+        builder.swap_statuses(TrackedPositions(recorder), on_swapped)
+    if "index" in names:
+        builder.swap_index()
+    return builder.finish()
+
+
+def roll_back(jobs: Jobs, build: str) -> int:
+    """Put back what a rebuild replaced, unless something newer is there; return how many blobs.
+
+    Raises:
+        NotFound: there is no such build.
+    """
+    from projections.rebuild import roll_back
+
+    return roll_back(jobs.blobs, jobs.prefix, build)
+
+
+def _tracker(jobs: Jobs) -> "Follower":
+    """Return the log's recorder as what a projector needs of it.
+
+    Raises:
+        Misconfigured: the log has not one sequence.
+    """
+    from projections.projector import Follower
+
+    recorder = jobs.log.recorder
+    if not jobs.log.ordered or not isinstance(recorder, Follower):
+        raise Misconfigured("this log has no one sequence that a projector could follow; use a log in a database")
+    return recorder
+
+
+def _view(jobs: Jobs, name: str, positions: "Positions", *, prefix: str, live: bool = True) -> "View":
+    """Return a view kept below a prefix; one that is not live adopts nothing, as there is nothing foreign in it."""
     match name:
         case "status":
             from projections.adoption import Adoption
@@ -150,10 +207,10 @@ def _view(jobs: Jobs, name: str, positions: "Positions") -> "View":
 
             view = StatusView(
                 jobs.blobs,
-                jobs.prefix,
+                prefix,
                 positions=positions,
-                adopt=Adoption(jobs.emitter),
-                adopt_deletes=jobs.adopt_deletes,
+                adopt=Adoption(jobs.emitter) if live else None,
+                adopt_deletes=live and jobs.adopt_deletes,
                 counts=jobs.counts,
             )
             jobs.at_close(view.close)
@@ -161,7 +218,7 @@ def _view(jobs: Jobs, name: str, positions: "Positions") -> "View":
         case "index":
             from projections.indexview import IndexView
 
-            return IndexView(jobs.blobs, jobs.prefix)
+            return IndexView(jobs.blobs, prefix)
         case _:
             raise Misconfigured(f"no such view name={name!r}; use one of {', '.join(VIEWS)}")
 

@@ -27,6 +27,7 @@ from projections.manifest import (
     ManifestBlob,
     Retired,
     Stored,
+    retire,
     root_of,
 )
 from projections.sequences import GONE, Change, Moves, Sizes, merge_all, merge_one, rewrite
@@ -181,9 +182,8 @@ class IndexView:
         sequences = self._rewritten(before.sequences)
         position = max(before.position, self._taken)
         after = Manifest(position, CODE_VERSION, sequences, before.retired if retired is None else retired)
-        out_of_use = sorted(self._chunks.unnamed.union(before.live()).difference(after.live()))
-        if out_of_use:
-            after = msgspec.structs.replace(after, retired=_added(after.retired, out_of_use))
+        out_of_use = self._chunks.unnamed.union(before.live()).difference(after.live())
+        after = msgspec.structs.replace(after, retired=retire(after.retired, out_of_use))
         if after != before:
             self._stored = self._manifest.save(after, self._stored)
             self._wrote_at = self._monotonic()
@@ -239,10 +239,3 @@ class IndexView:
         self._waiting.clear()
         self._chunks.unnamed.clear()
         self._taken, self._waits_since, self._is_based = 0, None, False
-
-
-def _added(retired: list[Retired], chunk_ids: list[str]) -> list[Retired]:
-    """Return the list with chunks that go out of use now; what has no time yet is one batch, the last."""
-    if retired and retired[-1].at is None:
-        return [*retired[:-1], Retired([*retired[-1].chunks, *chunk_ids])]
-    return [*retired, Retired(chunk_ids)]

@@ -5,7 +5,7 @@ characters: 57 bytes a chunk, so that 1,000,000 jobs in 1,335 chunks make a mani
 15 bytes each until they are collected: 2 to 10 a flush, so up to 9 KB at a flush in 10 s, 90 KB at one a second.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -104,6 +104,16 @@ class ManifestBlob:
             cache_control="no-store",
         )
         return Stored(manifest, generation, None)
+
+
+def retire(retired: Sequence[Retired], chunk_ids: Iterable[str], *, but: Iterable[str] = ()) -> list[Retired]:
+    """Return the list with chunks that go out of use now, but for some that stay; what has no time yet is one batch, the last."""
+    added = sorted(set(chunk_ids).difference(but))
+    if not added:
+        return list(retired)
+    if retired and retired[-1].at is None:
+        return [*retired[:-1], Retired([*retired[-1].chunks, *added])]
+    return [*retired, Retired(added)]
 
 
 def root_of(prefix: str) -> str:

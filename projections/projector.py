@@ -18,6 +18,7 @@ from jobevents.telemetry import Counts
 from projections.folding import Batch, Folder
 from projections.health import Health
 from projections.lane import Lane, Lease
+from projections.positions import Tracker
 from projections.recovery import Recovery
 from projections.view import View
 
@@ -40,6 +41,11 @@ class Alarm(Protocol):
     def unlisten(self, event: threading.Event) -> None:
         """Leave `event` alone."""
         ...
+
+
+@runtime_checkable
+class Follower(Tracker, Alarm, Protocol):
+    """A recorder that a projector can follow: it wakes, and it keeps positions."""
 
 
 class Projector:

@@ -1,0 +1,124 @@
+"""The command `list`: pages of jobs from the sorted index where it is up to date, else from the log's own table of runs."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobevents import console
+from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.errors import InvalidValue, NotFound
+from jobevents.jobs import Jobs
+from jobevents.status import State, Status
+from jobevents.store import RunFilter
+
+if TYPE_CHECKING:
+    from projections.reader import StatusPage, StatusSlice
+
+MAX_PER_PAGE = 200  # what two chunks of the index hold for certain
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command line this command."""
+    app.command("list")(list_jobs)
+
+
+def list_jobs(
+    url: Url,
+    state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(State)} or other.")] = "",
+    job: Annotated[str, typer.Option("--job", help="Only this kind of job.")] = "",
+    queue: Annotated[str, typer.Option(help="Only this queue.")] = "",
+    page: Annotated[int, typer.Option(help="Page, from 1; past the end is the last one.")] = 1,
+    per_page: Annotated[int, typer.Option(min=1, max=MAX_PER_PAGE, help="Jobs on a page.")] = 20,
+    after: Annotated[
+        str | None, typer.Option(help="Go on from the cursor that a call before returned; '' begins.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, newest first.
+
+    Page numbers show the moment: a job that comes in moves the others on. Cursors (--after) show every job that is there
+    throughout exactly once; they need the index that `jobevents project` keeps.
+    """
+    with open_jobs(url) as jobs:
+        if after is not None:
+            if job or queue or page != 1:
+                raise InvalidValue("--after goes with --state alone: the index knows neither kinds nor queues")
+            _print_slice(_slice(jobs, after, per_page, state), as_json)
+        elif job or queue or not _is_index_current(jobs):
+            _print_page(
+                _page_of_table(
+                    jobs, RunFilter(job=job, statuses=(state,) if state else (), queue=queue), page, per_page
+                ),
+                as_json,
+            )
+        else:
+            from projections.reader import Reader
+
+            _print_page(Reader(jobs.blobs, jobs.prefix).page(state, page, per_page), as_json)
+
+
+def _is_index_current(jobs: Jobs) -> bool:
+    """Tell whether the index has everything that is in the log now: a job just submitted must not be missing."""
+    from projections.index import Index
+
+    return Index(jobs.blobs, jobs.prefix).position() >= int(jobs.log.last_cursor() or 0) > 0
+
+
+def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Status]":
+    from projections.reader import Reader
+
+    reader = Reader(jobs.blobs, jobs.prefix)
+    position, head = reader.index.position(), int(jobs.log.last_cursor() or 0)
+    if head and not position:
+        raise NotFound("there is no index yet; run: jobevents project --once")
+    if position < head:
+        console.err.print(f"[dim]the index is {head - position} events behind the log[/dim]")
+    return reader.after(cursor, limit, state)
+
+
+def _page_of_table(jobs: Jobs, wanted: RunFilter, page: int, per_page: int) -> "StatusPage[Status]":
+    """Return a page from the table of runs in the shape of the index's, each status folded from the log."""
+    from projections.paging import adjust_item_count, meta_of
+    from projections.reader import LeftOut, StatusPage
+
+    total = jobs.runs.list(_paged(wanted, 1, 1)).total
+    meta = meta_of(total, page, per_page)
+    found = jobs.runs.list(_paged(wanted, meta.page, per_page)).runs
+    items, left_out = [], []
+    for run in found:
+        try:
+            items.append(jobs.get(run.id))
+        except NotFound:
+            left_out.append(LeftOut(run.id, "deleted meanwhile"))
+    shown = adjust_item_count(meta, len(items))
+    return StatusPage(
+        items=items, left_out=left_out, **{name: getattr(shown, name) for name in shown.__struct_fields__}
+    )
+
+
+def _paged(wanted: RunFilter, page: int, per_page: int) -> RunFilter:
+    return RunFilter(job=wanted.job, statuses=wanted.statuses, queue=wanted.queue, page=page, per_page=per_page)
+
+
+def _print_page(page: "StatusPage[Status]", as_json: bool) -> None:
+    if console.wants_json(as_json):
+        console.print_json(page)
+    elif not page.total:
+        console.out.print("no jobs; queue one with: jobevents submit NAME '{\"a\": 1}'")
+    else:
+        place = f"{page.from_}-{page.to} of {page.total} jobs, page {page.page} of {page.total_pages}"
+        console.print_statuses(page.items, place)
+        _print_left_out(page.left_out)
+
+
+def _print_slice(part: "StatusSlice[Status]", as_json: bool) -> None:
+    if console.wants_json(as_json):
+        console.print_json(part)
+    else:
+        console.print_statuses(part.items, f"go on with --after {part.cursor}" if part.cursor else "the end")
+        _print_left_out(part.left_out)
+
+
+def _print_left_out(left_out: Any) -> None:
+    for one in left_out:
+        console.err.print(f"[yellow]left out:[/yellow] {one.job_id}: {console.escaped(one.reason)}", soft_wrap=True)
