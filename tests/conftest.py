@@ -9,6 +9,7 @@ from hypothesis import settings
 from jobevents.jobs import Jobs
 from jobevents.wiring import connect
 from tests.clock import Clock
+from tests.racers import Racers
 
 # Time limits for each example measure the machine, not the code.
 settings.register_profile("jobevents", deadline=None, max_examples=50)
@@ -32,3 +33,10 @@ def jobs(url: str, clock: Clock) -> Iterator[Jobs]:
     """Jobs over each log, by the standing clock."""
     with connect(url, clock=clock) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def racers() -> Iterator[Racers]:
+    """Four processes, started when the first test needs them."""
+    with Racers(4) as started:
+        yield started
