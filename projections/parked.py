@@ -175,22 +175,20 @@ class ParkedJobs:
         self._sort()
         return record.version not in self.discarded.get(record.job_id, ())
 
-    def settle(self, job_id: str, *, but: int = 0) -> None:
-        """Take notice that the view has the job: what waited goes, what was discarded stays as passed over.
+    def settle(self, job_id: str) -> None:
+        """Take notice that what was asked for is done: what was requeued goes, what was discarded stays as passed over.
 
-        An entry that somebody changed meanwhile is left as it is, for the next look.
-
-        Args:
-            but: version at which the job waits now.
+        An entry at which the job was parked anew stays; one that somebody changed meanwhile is for the next look.
         """
         for name, entry in list(self._entries.items()):
-            if entry.parked.job_id != job_id or entry.parked.version == but:
+            if entry.parked.job_id != job_id:
                 continue
             try:
-                if entry.parked.status == "discarded":
-                    passed = msgspec.structs.replace(entry.parked, is_passed=True)
-                    self._entries[name] = entry if entry.parked.is_passed else write(self._blobs, entry, passed)
-                else:
+                if _is_to_pass(entry.parked):
+                    self._entries[name] = write(
+                        self._blobs, entry, msgspec.structs.replace(entry.parked, is_passed=True)
+                    )
+                elif entry.parked.status == "requeued":
                     self._blobs.delete(name, if_generation=entry.generation)
                     del self._entries[name]
             except (Conflict, NotFound):

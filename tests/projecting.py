@@ -68,7 +68,7 @@ class World:
 
     def poison(self, job_id: str, data: bytes = UNKNOWN, *, version: int | None = None) -> int:
         """Put an event into the log that nobody can fold, and return its version."""
-        version = version or self.jobs.log.head(job_id).version + 1
+        version = version or len(self.jobs.log.read_raw(job_id)) + 1
         self.jobs.log.recorder.insert_events([StoredEvent(job_id, version, "JobPaused", data)])
         return version
 
