@@ -44,6 +44,8 @@ class AioJobs:
         self.job = awaitable(jobs.job)
         self.history = awaitable(jobs.history)
         self.status_at = awaitable(jobs.status_at)
+        self.reap = awaitable(jobs.reap)
+        self.workers = awaitable(jobs.workers)
         self.close = awaitable(jobs.close)
 
     def attempt(self, job_id: str, **options: Any) -> "AioAttempt":  # Any: the options of Jobs.attempt

@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.progress import Progress
 
-from jobevents import cli_build, cli_pages, cli_views, commands, console, demo, doctor, wiring
+from jobevents import cli_build, cli_pages, cli_views, cli_workers, commands, console, demo, doctor, wiring
 from jobevents.cli_options import AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 cli_build.add_to(app)
 cli_pages.add_to(app)
 cli_views.add_to(app)
+cli_workers.add_to(app)
 
 Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]

@@ -34,6 +34,7 @@ def examine(jobs: Jobs) -> list[Finding]:
         "log readable": _log,
         "jobs by state": _states,
         "rows are folds": _rows,
+        "workers": _workers,
         "blobs writable": _blobs,
     }
     findings = []
@@ -71,6 +72,17 @@ def _rows(jobs: Jobs) -> tuple[bool, str]:
     if differ:
         return False, f"state in the table differs from the history: {', '.join(differ)}"
     return True, f"{len(newest)} newest jobs looked at"
+
+
+def _workers(jobs: Jobs) -> tuple[bool, str]:
+    seen = jobs.workers()
+    alive = sum(one.is_alive for one in seen)
+    held = [job_id for one in seen if not one.is_alive for job_id in one.jobs]
+    found = f"{alive} alive, {len(seen) - alive} dead, {sum(len(one.jobs) for one in seen)} jobs held"
+    if held:
+        shown = ", ".join(held[:SAMPLE]) + (" …" if len(held) > SAMPLE else "")
+        return False, f"{found}, {len(held)} by dead workers: {shown}; give them back with: jobevents workers --reap"
+    return True, found
 
 
 def _blobs(jobs: Jobs) -> tuple[bool, str]:
