@@ -72,9 +72,10 @@ class SqliteBlobs:
 
     def get(self, name: str, *, if_changed: str | None = None) -> Blob | None:
         check_name(name)
-        query = f"SELECT data, generation, metadata, stored_at FROM {self._table} WHERE name = ?"  # noqa: S608
+        changed = "CASE WHEN generation = ? THEN NULL ELSE data END"  # unchanged data is not even read
+        query = f"SELECT {changed}, generation, metadata, stored_at FROM {self._table} WHERE name = ?"  # noqa: S608
         with self._connections.borrow() as connection:
-            row = connection.execute(query, (name,)).fetchone()
+            row = connection.execute(query, (if_changed, name)).fetchone()
         if row is None:
             raise errors.NotFound(f"no such blob name={name!r}")
         data, generation, metadata, stored_at = row
