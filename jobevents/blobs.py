@@ -8,6 +8,7 @@ import bisect
 import contextlib
 import itertools
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -376,6 +377,7 @@ class FileBlobs:
                     yield BlobEntry(name, seen.generation, seen.size_bytes)
 
 
+_control_in = re.compile("[\x00-\x1f\x7f]").search
 _CLEAN_EVERY_S = 3600.0  # far longer than any write takes
 _TRIES = 100  # each lost to a delete that removed the directory in between
 _MAX_ELEMENT_BYTES = 240  # file systems: 255, of which the record's name takes six
@@ -394,7 +396,7 @@ def _check_text(text: str) -> None:
         raise errors.InvalidValue(f"name is not valid Unicode name={text!r}") from error
     if size_bytes > MAX_NAME_BYTES:
         raise errors.InvalidValue(f"name is too long size_bytes={size_bytes} limit={MAX_NAME_BYTES}")
-    if any(character < " " or character == "\x7f" for character in text):
+    if _control_in(text):
         raise errors.InvalidValue(f"name holds a control character name={text!r}")
 
 

@@ -20,6 +20,8 @@ from projections.view import Unstorable, View
 
 logger = logging.getLogger(__name__)
 
+HELD_S = 0.5  # while more waits in the log, flushes are so far apart: a job's states in between are one write
+HELD_EVENTS = 10_000  # or so many places in the log: 4 MB of jobs
 TRIES = 3  # of a job that a view cannot take
 
 
@@ -76,6 +78,7 @@ class Lane:
         self._health_every_s = health_every_s
         self._health_at = 0.0
         self._again: set[str] = set()  # jobs to be folded anew for this view
+        self._flushed_at = 0.0
         self._owed: deque[tuple[Record, Exception]] = deque()  # given up by the view, and not parked yet
 
     def attempt(self, work: Callable[[], object]) -> bool:
@@ -116,6 +119,10 @@ class Lane:
         self._give(jobs, batch.position)
         self.taken = batch.position
 
+    def may_hold(self) -> bool:
+        """Tell whether what was taken may be held back a little, since more of the log is to follow at once."""
+        return self._monotonic() - self._flushed_at < HELD_S and self.taken - self.stored < HELD_EVENTS
+
     def flush(self, *, everything: bool = False) -> None:
         """Have the view store what is due, and park what it gives up.
 
@@ -133,6 +140,7 @@ class Lane:
                 continue
             break
         self.taken = max(self.taken, self.stored)
+        self._flushed_at = self._monotonic()
         self.recovery.succeeded()
 
     def wait_s(self) -> float:

@@ -179,6 +179,8 @@ class Projector:
             lane.take(batch)
         if reached_end is not None:
             lane.health.reached(lane.taken, reached_end)
+        elif lane.may_hold():
+            return
         lane.flush()
         lane.health.cycled(lane.stored)
         lane.report()

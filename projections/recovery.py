@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from jobevents.backoff import Backoff
-from jobevents.errors import AppendUnknown, JobEventsError, Unavailable
+from jobevents.errors import AppendUnknown, Conflict, JobEventsError, Unavailable
 from jobevents.telemetry import Counts
 
 SLOW_S = 30.0  # between tries of what a person has to mend: refused credentials, a store that cannot be read
@@ -46,7 +46,7 @@ class Recovery:
     @property
     def is_loud(self) -> bool:
         """Tell whether a person has to mend it."""
-        return self.error is not None and not isinstance(self.error, Unavailable | AppendUnknown)
+        return self.error is not None and not isinstance(self.error, Unavailable | AppendUnknown | Conflict)
 
     def failed(self, error: JobEventsError) -> None:
         """Take notice of an error: counted, logged when it is the first or of another kind, and tried again later."""

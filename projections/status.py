@@ -17,7 +17,7 @@ from jobevents.job import Job
 from jobevents.telemetry import Counts
 from projections.adoption import Adopt
 from projections.positions import Positions
-from projections.statuswriter import CODE_VERSION, THREADS, Outcome, Shown, StatusWriter
+from projections.statuswriter import CODE_VERSION, THREADS, Outcome, StatusWriter
 from projections.view import Unstorable
 
 TRIES = 3  # of a job that the store refuses for a reason of its own
@@ -33,7 +33,7 @@ STALE_S = (
 class _Waiting(msgspec.Struct):
     """A job to be saved."""
 
-    shown: Shown  # its last state
+    job: Job  # its last state
     since: int  # every event up to this position is in what was stored before
     due_at: float  # on the monotonic clock
     tries: int = 0  # failed
@@ -84,21 +84,15 @@ class StatusView:
         return self._recorded
 
     def take(self, jobs: Sequence[Job], position: int) -> None:
-        """Hold jobs until they are due; no I/O.
-
-        Raises:
-            InvalidValue: one of them cannot be shown; none was taken.
-        """
-        is_fresh_view = self._recorded == 0
-        shown = [self._writer.show(job, is_new=is_fresh_view or job.version <= YOUNG) for job in jobs]
+        """Hold jobs until they are due; no I/O."""
         self._taken_at = self._monotonic()
-        for one in shown:
-            job_id = one.job.job_id
-            waiting = self._waiting.get(job_id)
+        since = min(self._taken, position - 1)
+        for job in jobs:
+            waiting = self._waiting.get(job.job_id)
             if waiting is None:
-                self._waiting[job_id] = _Waiting(one, min(self._taken, position - 1), self._due_at(job_id))
-            elif one.job.version > waiting.shown.job.version:
-                waiting.shown = one
+                self._waiting[job.job_id] = _Waiting(job, since, self._due_at(job.job_id))
+            elif job.version > waiting.job.version:
+                waiting.job = job
         self._taken = max(self._taken, position)
 
     def flush(self, *, everything: bool = False) -> int:
@@ -111,12 +105,7 @@ class StatusView:
         while True:
             if self._given_up:
                 raise self._given_up.popleft()
-            now = self._monotonic()
-            due = [one for one in self._waiting.values() if one.due_at <= now]
-            if due:
-                due.sort(key=lambda one: not one.shown.job.is_final())
-                self._fresh.update(one.shown.job.job_id for one in due if not self._writer.knows(one.shown.job.job_id))
-                self._settle(self._writer.save_all([one.shown for one in due]))
+            self._save_due()
             wait_s = self.next_flush_s()
             if not self._given_up and (wait_s is None or not everything):
                 return self._record()
@@ -138,6 +127,22 @@ class StatusView:
     def _due_at(self, job_id: str) -> float:
         return self._written_at.get(job_id, self._taken_at - self._interval_s) + self._interval_s
 
+    def _save_due(self) -> None:
+        now = self._monotonic()
+        due = [one.job for one in self._waiting.values() if one.due_at <= now]
+        due.sort(key=lambda job: not job.is_final())
+        shown, failed = [], []
+        is_fresh_view = self._recorded == 0
+        for job in due:
+            if not self._writer.knows(job.job_id):
+                self._fresh.add(job.job_id)
+            try:
+                shown.append(self._writer.show(job, is_new=is_fresh_view or job.version <= YOUNG))
+            except InvalidValue as error:
+                failed.append(Outcome(job.job_id, error))
+        self._settle(failed)
+        self._settle(self._writer.save_all(shown))
+
     def _settle(self, outcomes: Iterable[Outcome]) -> None:
         """Let go of what was saved; raise the store's trouble, and give up a job that failed too often by itself."""
         trouble: JobEventsError | None = None
@@ -149,7 +154,7 @@ class StatusView:
                 waiting.tries += 1
                 if waiting.tries < TRIES:
                     continue
-                self._given_up.append(Unstorable(job_id, waiting.shown.job.version, error))
+                self._given_up.append(Unstorable(job_id, waiting.job.version, error))
             elif error is not None:
                 trouble = trouble or error
                 continue

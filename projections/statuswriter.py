@@ -15,7 +15,7 @@ from lru import LRU
 
 from jobevents import status
 from jobevents.blobs import ABSENT, Blob, Blobs
-from jobevents.errors import Conflict, Corrupt, JobEventsError, NotFound
+from jobevents.errors import Conflict, Corrupt, InvalidValue, JobEventsError, NotFound
 from jobevents.job import DELETED, Job
 from jobevents.records import status_bytes, status_name
 from jobevents.telemetry import Counts
@@ -122,7 +122,12 @@ class StatusWriter:
         """
         if job.state == DELETED:
             return Shown(job, b"", {})
-        return Shown(job, status_bytes(job), snapshot(job, self._code), is_new)
+        try:
+            return Shown(job, status_bytes(job), snapshot(job, self._code), is_new)
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise InvalidValue(
+                f"job cannot be shown job_id={job.job_id} version={job.version} error={error}"
+            ) from error
 
     def save(self, shown: Shown) -> bool:
         """Write a status unless a newer one is there; False when one is. A deleted job's status is removed.

@@ -3,7 +3,7 @@
 import base64
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobevents import codec, doctor
-from jobevents.blobs import MemoryBlobs
+from jobevents.blobs import BlobEntry, MemoryBlobs
 from jobevents.cli import app
 from jobevents.errors import Conflict, InvalidValue, Unavailable
 from jobevents.job import Job, fold
@@ -494,6 +494,29 @@ def test_a_bucket_is_looked_at_less_often() -> None:
         world.time.sleep(1)
 
     assert 3 == counting.calls.count(Call("list", "parked/v1/status/"))
+
+
+def test_gcs_08_a_listing_that_breaks_off_is_not_the_whole(world: World) -> None:
+    """A listing of parked jobs that fails half-way sets none of them free (GCS-08)."""
+    for _ in range(3):
+        a_poisoned_job(world)
+    breaks = [False]
+
+    class Breaking(FailingBlobs):
+        def list(self, prefix: str, *, start: str = "", delimiter: str = "") -> Iterator[BlobEntry]:
+            for n, entry in enumerate(super().list(prefix, start=start, delimiter=delimiter)):
+                if breaks[0] and n == 1:
+                    raise Unavailable("503 on page 2")
+                yield entry
+
+    projector = world.projector(blobs=Breaking(world.blobs))
+    projector.run_once()
+    projector.step()
+    breaks[0] = True
+    look(world, projector)
+
+    assert 3 == projector.health()[0].parked
+    assert projector.health()[0].error.startswith("Unavailable")
 
 
 def test_two_projectors_park_a_job_once(world: World) -> None:

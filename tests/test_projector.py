@@ -1,7 +1,12 @@
 """The projector: one loop from the log to the views, right after any crash, error or rival."""
 
+import json
 import logging
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +17,7 @@ import pytest
 
 from jobevents import doctor, wiring
 from jobevents.backends.sqlblobs import SqliteBlobs
-from jobevents.blobs import Blobs, MemoryBlobs
+from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.errors import Corrupt, Misconfigured, PermissionDenied, Unavailable
 from jobevents.job import Job
 from jobevents.lease import RoleLease
@@ -532,6 +537,40 @@ def test_at_the_end_what_is_dirty_is_stored(world: World) -> None:
     projector.run(stop)
 
     assert held_back != world.stored(job_id) == world.expected(job_id)
+
+
+def test_an_index_that_was_deleted_is_built_again(world: World) -> None:
+    """A view that finds its store gone starts from the position it has, and is whole again in a moment."""
+    ids = [world.jobs.submit("render") for _ in range(3)]
+    projector = world.projector(IndexView(world.blobs, flush_interval_s=0, monotonic=world.time.clock))
+    projector.step()
+    world.blobs.delete("index/v1/MANIFEST.json")
+    ids.append(world.jobs.submit("render"))
+
+    for _ in range(4):
+        projector.step()
+        world.time.sleep(1)
+
+    assert set(ids) == set(Index(world.blobs).page()[0])
+
+
+def test_a_signal_ends_it_with_everything_stored(tmp_path: Path) -> None:
+    """`jobevents project` ends on SIGTERM with exit 0, the lease given up, and says how the views are."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    world = World(url=url, blobs=FileBlobs(tmp_path / "jobs-blobs"))
+    job_id = world.jobs.submit("render")
+    command = [sys.executable, "-m", "jobevents", "project", "--url", url, "--view", "status", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 30
+        while world.stored(job_id) is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+
+    assert 0 == process.returncode
+    assert (1, 0) == (json.loads(out)[0]["position"], json.loads(out)[0]["lag_events"])
+    assert '"holder":""' in read(world.blobs, "ctl/v1/lease/projector-status.json").decode()
+    world.jobs.close()
 
 
 # health

@@ -621,8 +621,8 @@ def test_a_paused_writer_is_no_ghost(world: World) -> None:
     assert world.stored(job_id) is None
 
 
-def test_a_refused_read_is_not_an_absent_status(world: World) -> None:
-    """GCS-06: where reading is forbidden nothing is created, adopted or reported as vanished; the error is raised."""
+def test_gcs_06_a_refused_read_is_not_an_absent_status(world: World) -> None:
+    """Where reading is forbidden nothing is created, adopted or reported as vanished; the error is raised (GCS-06)."""
     job_id, _ = a_running_job(world)
 
     def forbid(call: Call) -> None:

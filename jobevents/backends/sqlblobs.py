@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -38,6 +39,10 @@ CREATE TABLE IF NOT EXISTS {table} (
     stored_at TEXT NOT NULL
 )
 """  # AUTOINCREMENT: a number is never given twice, also when the newest row is gone
+
+_COLUMNS = "(name, data, content_type, cache_control, metadata, stored_at) VALUES (?, ?, ?, ?, ?, ?)"
+
+_Row: TypeAlias = tuple[str, bytes, str, str, str, str]
 
 
 class SqliteBlobs:
@@ -94,7 +99,7 @@ class SqliteBlobs:
         cache_control: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        row = self._row(name, data, content_type, cache_control, metadata)
+        row = self._row(name, data, content_type, cache_control, metadata, self._now())
         with self._connections.borrow() as connection, _transaction(connection):
             if if_generation is not None:
                 check_generation(name, if_generation, self._generation(connection, name))
@@ -113,25 +118,37 @@ class SqliteBlobs:
 
         Raises: as `put`, but for Conflict; nothing was written.
         """
-        rows = [(self._row(put[0], put[1], content_type, cache_control, put[3]), put[2]) for put in puts]
-        generations: list[str | None] = []
+        now = self._now()
+        rows = [(self._row(put[0], put[1], content_type, cache_control, put[3], now), put[2]) for put in puts]
         with self._connections.borrow() as connection, _transaction(connection):
-            for row, if_generation in rows:
-                is_met = (self._generation(connection, row[0]) or ABSENT) == if_generation
-                generations.append(self._insert(connection, row) if is_met else None)
-        return generations
+            return [self._insert_if(connection, row, if_generation) for row, if_generation in rows]
+
+    def _now(self) -> str:
+        return self._clock().isoformat()
 
     def _row(
-        self, name: str, data: bytes, content_type: str, cache_control: str, metadata: Mapping[str, str] | None
-    ) -> tuple[str, bytes, str, str, str, str]:
+        self,
+        name: str,
+        data: bytes,
+        content_type: str,
+        cache_control: str,
+        metadata: Mapping[str, str] | None,
+        stored_at: str,
+    ) -> _Row:
         check_name(name)
         kept = msgspec.json.encode(check_metadata(name, metadata)).decode()
-        return name, bytes(data), content_type, cache_control, kept, self._clock().isoformat()
+        return name, bytes(data), content_type, cache_control, kept, stored_at
 
-    def _insert(self, connection: sqlite3.Connection, row: tuple[str, bytes, str, str, str, str]) -> str:
-        columns = "name, data, content_type, cache_control, metadata, stored_at"
-        statement = f"INSERT OR REPLACE INTO {self._table} ({columns}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
-        return str(connection.execute(statement, row).lastrowid)
+    def _insert(self, connection: sqlite3.Connection, row: _Row) -> str:
+        return str(connection.execute(f"INSERT OR REPLACE INTO {self._table} {_COLUMNS}", row).lastrowid)
+
+    def _insert_if(self, connection: sqlite3.Connection, row: _Row, if_generation: str) -> str | None:
+        """Insert a row in the place of a generation, and return its own; None when another is there."""
+        if if_generation == ABSENT:
+            cursor = connection.execute(f"INSERT OR IGNORE INTO {self._table} {_COLUMNS}", row)
+            return str(cursor.lastrowid) if cursor.rowcount else None
+        is_met = self._generation(connection, row[0]) == if_generation
+        return self._insert(connection, row) if is_met else None
 
     def delete(self, name: str, *, if_generation: str | None = None) -> bool:
         check_name(name)
