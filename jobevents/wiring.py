@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from jobevents import boundary
-from jobevents.attempt import OnUnreadable
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
-from jobevents.emit import Emitter
 from jobevents.errors import Misconfigured
-from jobevents.jobs import Jobs
-from jobevents.lease import RoleLease
-from jobevents.log import EventLog
 from jobevents.workers import LEASE_S, identity
 
 if TYPE_CHECKING:
+    from jobevents.attempt import OnUnreadable
     from jobevents.backends.memory import MemoryRecorder
     from jobevents.backends.sqlite import SqliteRecorder
+    from jobevents.jobs import Jobs
     from projections.positions import Positions
     from projections.projector import Follower, Projector
     from projections.rebuild import Rebuilt
@@ -42,11 +39,11 @@ def connect(
     clock: Callable[[], datetime] | None = None,
     scrub: boundary.Scrub | None = None,
     tables: tuple[str, str] | None = None,
-    on_unreadable: OnUnreadable | None = None,
+    on_unreadable: "OnUnreadable | None" = None,
     adopt_deletes: bool = False,
     lease_s: float = LEASE_S,
     create: bool = True,
-) -> Jobs:
+) -> "Jobs":
     """Open the jobs behind a URL; a brand-new SQLite file gets its tables, an older one is never migrated unasked.
 
     Args:
@@ -67,6 +64,11 @@ def connect(
         Misconfigured: the URL or an option cannot work; the message says what to change.
         Corrupt, PermissionDenied, Unavailable: what the file says.
     """
+    # These three bring eventsourcing, a third of the time of an import, which a service that only keeps records never needs.
+    from jobevents.emit import Emitter
+    from jobevents.jobs import Jobs
+    from jobevents.log import EventLog
+
     recorder, beside = _open_log(url, tables or ("job_runs", "job_run_logs"), create=create)
     store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs or beside(), "")
     jobs = Jobs(
@@ -112,7 +114,7 @@ def _open_log(url: str, tables: tuple[str, str], *, create: bool) -> "tuple[Memo
             raise Misconfigured(f"no event log for this URL url={url!r}; use one of {_LOGS}")
 
 
-def projector(jobs: Jobs, names: Sequence[str] = (), *, leased: bool = True) -> "Projector":
+def projector(jobs: "Jobs", names: Sequence[str] = (), *, leased: bool = True) -> "Projector":
     """Return a projector into the views with these names, or all: `status` and `index`, kept where the jobs' blobs are.
 
     Args:
@@ -121,6 +123,7 @@ def projector(jobs: Jobs, names: Sequence[str] = (), *, leased: bool = True) -> 
     Raises:
         Misconfigured: there is no such view, or the log has not one sequence.
     """
+    from jobevents.lease import RoleLease
     from projections.positions import TrackedPositions
     from projections.projector import Projector
 
@@ -142,7 +145,7 @@ def projector(jobs: Jobs, names: Sequence[str] = (), *, leased: bool = True) -> 
 
 
 def rebuild(
-    jobs: Jobs,
+    jobs: "Jobs",
     names: Sequence[str] = (),
     *,
     on_progress: Callable[[int, int], None] = lambda _, __: None,
@@ -173,7 +176,7 @@ def rebuild(
     return builder.finish()
 
 
-def roll_back(jobs: Jobs, build: str) -> int:
+def roll_back(jobs: "Jobs", build: str) -> int:
     """Put back what a rebuild replaced, unless something newer is there; return how many blobs.
 
     Raises:
@@ -184,7 +187,7 @@ def roll_back(jobs: Jobs, build: str) -> int:
     return roll_back(jobs.blobs, jobs.prefix, build)
 
 
-def _tracker(jobs: Jobs) -> "Follower":
+def _tracker(jobs: "Jobs") -> "Follower":
     """Return the log's recorder as what a projector needs of it.
 
     Raises:
@@ -198,7 +201,7 @@ def _tracker(jobs: Jobs) -> "Follower":
     return recorder
 
 
-def _view(jobs: Jobs, name: str, positions: "Positions", *, prefix: str, live: bool = True) -> "View":
+def _view(jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live: bool = True) -> "View":
     """Return a view kept below a prefix; one that is not live adopts nothing, as there is nothing foreign in it."""
     match name:
         case "status":
@@ -281,7 +284,7 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             raise Misconfigured(f"no blobs for this URL url={url!r}; use one of {_BLOB_EXAMPLES}")
 
 
-def _write_statuses_inline(jobs: Jobs, blobs: Blobs, prefix: str) -> None:
+def _write_statuses_inline(jobs: "Jobs", blobs: Blobs, prefix: str) -> None:
     from projections.adoption import Adoption
     from projections.inline import InlineStatus
     from projections.statuswriter import StatusWriter

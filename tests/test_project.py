@@ -129,6 +129,15 @@ def test_importing_the_package_is_light() -> None:
     assert len(loaded) < MAX_MODULES
 
 
+def test_eventsourcing_comes_with_the_first_log() -> None:
+    """A service that only keeps records pays nothing for the library of the event log."""
+    run = "import sys, jobevents; sys.exit('eventsourcing' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", run], check=False, cwd=ROOT)
+
+    assert 0 == done.returncode
+
+
 def test_the_package_exports_its_names_sorted() -> None:
     """What `from jobevents import …` promises is there, sorted, and no function hides a module of its name."""
     import jobevents
