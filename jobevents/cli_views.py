@@ -3,9 +3,10 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -18,6 +19,7 @@ from jobevents.errors import InvalidValue, NotFound
 from jobevents.jobs import Jobs
 
 if TYPE_CHECKING:
+    from projections.health import Health
     from projections.parked import Entry
     from projections.projector import Projector
 
@@ -51,17 +53,20 @@ def project(
 ) -> None:
     """Keep the views in step with the log until SIGTERM or SIGINT; a second process stands by. Prints at the end how they are.
 
-    Exit 1 when --once met a store that it could not read or write.
+    Exit 1 when --once was ended by a signal, or by a store that could not be read or written.
     """
     with open_jobs(url) as jobs:
         projector = wiring.projector(jobs, list(dict.fromkeys(view or ())), leased=not once)
-        if once:
-            _watch(jobs, projector, projector.run_once)
-        else:
-            stop = threading.Event()
-            with _stopping(stop, projector):
-                _watch(jobs, projector, lambda: projector.run(stop))
+        stop = threading.Event()
+        with _stopping(stop, projector):
+            is_done = _watch(jobs, projector, partial(projector.run_once if once else projector.run, stop))
         health = projector.health()
+    _print_health(health, as_json)
+    if is_done is False:
+        sys.exit(1)
+
+
+def _print_health(health: "Sequence[Health]", as_json: bool) -> None:
     if console.wants_json(as_json):
         console.print_json(health)
         return
@@ -71,21 +76,21 @@ def project(
         console.out.print(f"{one.view}: at {one.position} of {one.head}{behind}{parked}", soft_wrap=True)
 
 
-def _watch(jobs: Jobs, projector: "Projector", work: Callable[[], None]) -> None:
+def _watch(jobs: Jobs, projector: "Projector", work: Callable[[], bool | None]) -> bool | None:
     """Do the work in a thread of its own and show how far it is: a signal's handler must not find this thread in its locks."""
     with (
         ThreadPoolExecutor(1, thread_name_prefix="jobevents-projector") as pool,
         Progress(console=console.err, transient=True, disable=not sys.stderr.isatty()) as bar,
     ):
-        done: Future[None] = pool.submit(work)
+        done: Future[bool | None] = pool.submit(work)
         tasks = {name: bar.add_task(name, total=int(jobs.log.last_cursor() or 0)) for name in projector.positions()}
         while not _is_done(done):
             for name, position in projector.positions().items():
                 bar.update(tasks[name], completed=position)
-        done.result()
+        return done.result()
 
 
-def _is_done(work: "Future[None]") -> bool:
+def _is_done(work: "Future[bool | None]") -> bool:
     try:
         work.exception(timeout=_TICK_S)
     except TimeoutError:

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 HELD_S = 0.5  # while more waits in the log, flushes are so far apart: a job's states in between are one write
 HELD_EVENTS = 10_000  # or so many places in the log: 4 MB of jobs
+STANDBY_S = 1.0  # between two looks at another's lease: a read, and it may be given up at any time
 TRIES = 3  # of a job that a view cannot take
 
 
@@ -188,7 +189,7 @@ class Lane:
         now = self._monotonic()
         if leased and self._lease is not None and now >= self._beat_at:
             self._is_ours = self._lease.hold()
-            self._beat_at = now + self._lease.beat_s
+            self._beat_at = now + (self._lease.beat_s if self._is_ours else min(self._lease.beat_s, STANDBY_S))
         if leased and not self._is_ours:
             self.is_active = self._is_joined = False
             return

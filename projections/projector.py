@@ -125,37 +125,41 @@ class Projector:
             self._alarm.unlisten(self._woken)
             self._end()
 
-    def run_once(self) -> None:
-        """Project until everything that is in the log now is stored; no lease is asked for.
+    def run_once(self, stop: threading.Event | None = None) -> bool:
+        """Project until everything that is in the log now is stored; no lease is asked for. False when `stop` was set before.
 
         Raises:
             PermissionDenied, Corrupt, Misconfigured: what a store says.
             Unavailable: a store has been so for 30 s.
         """
         head = int(self._log.last_cursor() or 0)
-        while True:
+        while stop is None or not stop.is_set():
+            self._woken.clear()
             has_more = self.step(leased=False)
-            behind = [lane for lane in self._lanes if lane.stored < head]
-            for lane in behind:
-                if lane.is_active and lane.taken >= head and not lane.recovery.wait_s:
+            for lane in self._lanes:
+                if lane.is_active and lane.stored < head <= lane.taken and not lane.recovery.wait_s:
                     lane.attempt(partial(lane.flush, everything=True))
             self._raise_trouble()
-            if not has_more and all(lane.is_active and lane.stored >= head for lane in self._lanes):
-                return self._end()
+            if all(lane.is_active and lane.stored >= head for lane in self._lanes):
+                self._end()
+                return True
             if not has_more:
                 self._wait(self._idle_s())
+        self._end()
+        return False
 
     def step(self, *, leased: bool = True) -> bool:
-        """Do one cycle: read a batch after the lowest position, fold, give, store what is due. Tell whether more waits."""
+        """Do one cycle: read a batch, fold, give, store what is due. Tell whether more waits in the log.
+
+        Views that are near each other share what is read; one that is far behind holds up no other.
+        """
         began = self._clock()
-        lanes = [lane for lane in self._lanes if lane.prepare(leased=leased)]
-        records = self._read(min(lane.taken for lane in lanes)) if lanes else None
-        if records is None:
-            return False
-        batch = Batch(records, self._folder) if records else None
-        has_more = len(records) == self._batch
-        for lane in lanes:
-            lane.attempt(partial(self._advance, lane, batch, None if has_more else began))
+        lanes = sorted((lane for lane in self._lanes if lane.prepare(leased=leased)), key=lambda lane: lane.taken)
+        has_more = False
+        while lanes:
+            near = [lane for lane in lanes if lane.taken <= lanes[0].taken + self._batch]
+            lanes = lanes[len(near) :]
+            has_more |= self._step_together(near, began)
         return has_more
 
     def wake(self) -> None:
@@ -173,6 +177,16 @@ class Projector:
             Unavailable, PermissionDenied, Corrupt: what the log says.
         """
         return [lane.measure() for lane in self._lanes]
+
+    def _step_together(self, lanes: Sequence[Lane], began: datetime) -> bool:
+        records = self._read(lanes[0].taken)
+        if records is None:
+            return False
+        batch = Batch(records, self._folder) if records else None
+        has_more = len(records) == self._batch
+        for lane in lanes:
+            lane.attempt(partial(self._advance, lane, batch, None if has_more else began))
+        return has_more
 
     def _advance(self, lane: Lane, batch: Batch | None, reached_end: datetime | None) -> None:
         if batch is not None:

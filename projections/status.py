@@ -21,13 +21,9 @@ from projections.statuswriter import CODE_VERSION, THREADS, Outcome, StatusWrite
 from projections.view import Unstorable
 
 TRIES = 3  # of a job that the store refuses for a reason of its own
-YOUNG = (
-    4  # events: a job with so few has likely no status yet, and is created without a read (a wrong guess costs a write)
-)
+YOUNG = 4  # events: with so few a job has likely no status yet, and is created unread (a wrong guess costs a write)
 TIMED = 16_384  # jobs whose last write is remembered where a blob has a least interval
-STALE_S = (
-    5.0  # between taking and storing, a third of a lease's life: then another projector may have gone on meanwhile
-)
+STALE_S = 5.0  # from taking to storing, a third of a lease's life: another projector may have gone on meanwhile
 
 
 class _Waiting(msgspec.Struct):

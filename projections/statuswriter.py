@@ -325,8 +325,8 @@ def code_of(blob: Blob) -> int:
 
 
 def snapshot(job: Job, code: int = CODE_VERSION) -> dict[str, str]:
-    """Return the blob's metadata: the folded job, the code's version; without the job where that is too large."""
-    metadata = {"code": str(code)}
+    """Return the blob's metadata: the folded job, its chain, the code's version; without the job where that is too large."""
+    metadata = {"code": str(code), "chain": job.chain}
     data = msgspec.json.encode(job)
     if len(data) <= METADATA_LIMIT and data.isascii():  # GCS metadata travels in headers
         metadata["job"] = data.decode()

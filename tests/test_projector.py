@@ -148,6 +148,19 @@ def test_each_view_goes_at_its_own_pace(world: World) -> None:
     assert len(behind.given) > 1
 
 
+def test_a_view_far_behind_holds_up_no_other(world: World) -> None:
+    """While a new view is taken through a long history, what is new reaches the others in every cycle."""
+    for _ in range(20):
+        world.jobs.submit("render")
+    ahead, behind = Noting("ahead", 20), Noting("behind")
+    projector = world.projector(ahead, behind, batch=3)
+    world.jobs.submit("render")
+
+    projector.step()
+
+    assert (21, 3) == (ahead.at, behind.at)
+
+
 def test_status_and_index_agree(world: World) -> None:
     """Both views, fed by one projector, show the same jobs."""
     ids = fill(world, 20)
@@ -410,8 +423,8 @@ def test_who_lost_the_lease_stops(world: World) -> None:
 # troubles
 
 
-def test_an_unavailable_store_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A store that fails for a while holds the projector up with growing waits, and is counted; then all is stored."""
+def test_sto_06_an_unavailable_store_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A store that fails for a while is tried ever less often, counted, logged once; then all is stored (STO-06)."""
     ids = fill(world)
     down = [True]
 
@@ -501,6 +514,20 @@ def test_a_log_in_trouble_is_waited_for(world: World, monkeypatch: pytest.Monkey
 
 def raised(error: Exception) -> None:
     raise error
+
+
+def test_once_can_be_ended(world: World) -> None:
+    """A stop ends `run_once` before the log's end, with what was taken stored; it says so."""
+    ids = [world.jobs.submit("render") for _ in range(10)]
+    stop = threading.Event()
+    view = world.view()
+    take = view.take
+    view.take = lambda jobs, position: (take(jobs, position), stop.set())[0]  # type: ignore[method-assign]
+
+    done = world.projector(view, batch=3).run_once(stop)
+
+    assert not done
+    assert [True] * 3 + [False] * 7 == [world.stored(job_id) is not None for job_id in ids]
 
 
 def test_once_gives_up_in_the_end(world: World) -> None:

@@ -127,7 +127,7 @@ def test_a_large_job_is_stored_without_its_fold(world: World) -> None:
 
     save(world.view(), large, 1)
 
-    assert {"code"} == look(world).metadata.keys()
+    assert {"code", "chain"} == look(world).metadata.keys()
     assert status_bytes(large) == look(world).data
 
 
