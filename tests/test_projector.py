@@ -34,6 +34,13 @@ def world() -> World:
     return World()
 
 
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Iterator[World]:
+    world = World(SqliteBlobs(tmp_path / "blobs.db"), url=f"sqlite:///{tmp_path}/jobs.db")
+    yield world
+    world.jobs.close()
+
+
 def fill(world: World, count: int = 6) -> list[str]:
     """Jobs in every stage of a life: queued, succeeded, canceled, deleted, in turn."""
     ids = [world.jobs.submit("render", {"n": n}) for n in range(count)]
@@ -194,23 +201,33 @@ def test_prj_12_projecting_repeats_no_effect(world: World) -> None:
 # live
 
 
-def test_it_follows_the_log(tmp_path: Path) -> None:
-    """A running projector stores what is committed while it runs, and ends when it is told, with everything stored."""
-    world = World(url=f"sqlite:///{tmp_path}/jobs.db")
-    projector = wiring.projector(world.jobs, ["status"])
+def test_it_follows_the_log(on_sqlite: World) -> None:
+    """A running projector stores what is committed while it runs, and ends when it is told, the lease given up."""
+    projector = wiring.projector(on_sqlite.jobs, ["status"])
+    view: Any = projector._lanes[0].view
+    flush, last, arrived = view.flush, [0], threading.Event()
+
+    def watched(**options: Any) -> int:
+        stored_position: int = flush(**options)
+        if 0 < last[0] <= stored_position:
+            arrived.set()
+        return stored_position
+
+    view.flush = watched
     stop = threading.Event()
     thread = threading.Thread(target=projector.run, args=(stop,))
     thread.start()
 
-    ids = fill(world)
+    ids = fill(on_sqlite)
+    last[0] = int(on_sqlite.jobs.log.last_cursor())
+    projector.wake()
+    arrived.wait(20)
     stop.set()
     projector.wake()
     thread.join()
 
-    world.projector().run_once()  # what was committed after the last look
-    assert_projected(world, ids)
-    assert '{"holder":"","ttl_s":15.0}' == read(world.blobs, "ctl/v1/lease/projector-status.json").decode()
-    world.jobs.close()
+    assert_projected(on_sqlite, ids)
+    assert '{"holder":"","ttl_s":15.0}' == read(on_sqlite.blobs, "ctl/v1/lease/projector-status.json").decode()
 
 
 def test_a_commit_wakes_it(world: World) -> None:
@@ -699,13 +716,6 @@ def test_wiring_knows_the_views(world: World) -> None:
     assert {"status": 0, "index": 0} == wiring.projector(world.jobs).positions()
     with pytest.raises(Misconfigured, match="status, index"):
         wiring.projector(world.jobs, ["statuses"])
-
-
-@pytest.fixture
-def on_sqlite(tmp_path: Path) -> Iterator[World]:
-    world = World(SqliteBlobs(tmp_path / "blobs.db"), url=f"sqlite:///{tmp_path}/jobs.db")
-    yield world
-    world.jobs.close()
 
 
 def test_it_projects_on_sqlite(on_sqlite: World) -> None:
