@@ -2,7 +2,7 @@
 BIN = .venv/bin
 PARALLEL = -n 2 --dist loadscope
 .DEFAULT_GOAL = help
-.PHONY: help demo test lint bench diagram clean package environment
+.PHONY: help demo test soak lint bench diagram clean package environment
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -12,7 +12,10 @@ demo: package  ## run real jobs on real files; ARGS="PATH --once" goes to `jobev
 
 test: lint  ## everything: lint, types, imports, all tests, and a part of them on other Pythons
 	@.ci/others $(PARALLEL) $(ARGS)
-	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	JOBEVENTS_SOAK_S=60 $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+soak: environment  ## ten minutes of four workers that are killed all the time
+	JOBEVENTS_SOAK_S=600 $(BIN)/python -m pytest -s tests/test_soak.py $(ARGS)
 
 lint: environment  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -225,6 +225,18 @@ def test_can_08_a_canceled_job_of_a_dead_worker_is_not_run_again(workers: Machin
     assert "JobCanceled(2)" == told(second.history(job_id))[-1]
 
 
+def test_a_cancel_by_another_process_is_seen_within_a_second(workers: Machine) -> None:
+    """The worker asks the log at most twice a second, and not less often when it is asked."""
+    first, second = workers.start(), workers.start()
+    job_id = first.submit("render")
+    with first.attempt(job_id) as attempt:
+        before = attempt.canceled
+        second.cancel(job_id)
+        workers.elapse(0.999, first)
+
+        assert (False, True) == (before, attempt.canceled)
+
+
 def test_a_record_names_no_worker(workers: Machine) -> None:
     """A job that a record says is running may be started by who delivers it: nobody knows of a worker."""
     process = workers.start()
