@@ -85,14 +85,18 @@ class Presence:
 
     @property
     def _life(self) -> _Life:
-        return self._lives.setdefault(os.getpid(), _Life())
+        pid = os.getpid()
+        return self._lives.get(pid) or self._lives.setdefault(pid, _Life())
 
     def accompany(self, make: Callable[[], Pulse]) -> None:
         """Have another thread run for as long as that which renews the leases: from the first attempt to the close."""
         self._companions.append(make)
 
     def enter(self, job_id: str, label: str = "") -> str:
-        """Note an attempt at a job, and return who works: one identity for each process and label, by default the host's name."""
+        """Note an attempt at a job, and return who works: one identity for each process and label, by default the host's name.
+
+        It is under way until `leave`: until then this process never takes it for lost.
+        """
         life = self._life
         with life.lock:
             own = self._own(life, label)
@@ -122,11 +126,18 @@ class Presence:
             if own is not None and job_id in own.running:
                 own.running.remove(job_id)
 
+    @property
+    def judges(self) -> bool:
+        """Tell whether a lease that ran out is held against its owner.
+
+        Not while renewals of our own fail, nor for one lease after: when the store was away, all leases are old.
+        """
+        return self._monotonic() - self._life.troubled >= self.lease_s
+
     def lost(self, held: Collection[Held], *, asking: str = "") -> dict[str, str]:
         """Return job id -> why, for those of the running jobs whose worker has lost them; a job without a worker is none.
 
-        While renewals of our own fail, and for one lease after, no other's lease is held against it: it could not be renewed
-        either. Costs one look at the leases when a job is another process's.
+        Costs one look at the leases when a job is another process's and this one `judges`.
 
         Args:
             asking: our identity, when an attempt that it has entered asks for the job: that one does not run it yet.
@@ -134,8 +145,8 @@ class Presence:
         life = self._life
         with life.lock:
             running = {own.lease.worker: Counter(own.running) for own in life.names.values()}
-            judges = self._monotonic() - life.troubled >= self.lease_s
         others = {one.worker for one in held if one.worker and one.worker not in running}
+        judges = self.judges
         seen = self.leases.look(others) if others and judges else {}
         found = {}
         for one in held:

@@ -132,6 +132,7 @@ class Reaper:
         try:
             return self._roles[pid].hold()
         except JobEventsError:
+            self._counts.add("reaper_role_unknown")
             return True
 
     def _give_back(self, held: Held, why: str, done: Reaped, aside: set[str]) -> None:
@@ -159,6 +160,8 @@ class Reaper:
 
     def _drop_dead(self) -> int:
         """Remove the leases of dead workers: what they held is given back."""
+        if not self._presence.judges:
+            return 0
         leases = self._presence.leases
         dead = [one.lease.worker for one in leases.list() if not one.is_alive]
         return sum(leases.drop(worker, if_dead=True) for worker in dead)

@@ -161,6 +161,23 @@ def test_nobody_is_judged_after_an_outage(tmp_path: Path) -> None:
         assert (0, 0, 1) == (during, first_is_back, second.reap().requeued)
 
 
+def test_no_lease_is_dropped_after_an_outage(tmp_path: Path) -> None:
+    """What ran out while nobody could renew is left where it is."""
+    with machine("memory", tmp_path) as workers:
+        leases = BrokenLeases(workers.steady)
+        first, second = workers.start(leases=leases), workers.start(leases=leases)
+        for process in (first, second):
+            process.attempt(process.submit("render")).__enter__()
+        leases.is_broken = True
+        workers.elapse(2 * LEASE_S, first, second)
+        leases.is_broken = False
+        second.presence.beat()
+
+        second.reap()
+
+        assert 2 == len(second.workers())
+
+
 def test_a_renewal_that_took_long_is_trouble(presence: Presence, leases: BrokenLeases, clock: Clock) -> None:
     """A store that answers late keeps others from renewing too."""
     held = [Held("job", "other-1-a", 2, is_overdue=False)]
