@@ -148,15 +148,12 @@ class Reaper:
             return
         if not change.events:
             return
-        match change.job.state:
-            case state if state == QUEUED:
-                done.requeued += 1
-            case state if state == FAILED:
-                done.failed += 1
-            case state if state == CANCELED:
-                done.canceled += 1
-        self._counts.add(f"lost_jobs_{change.job.state}")
-        logger.warning("lost job was given back job_id=%s state=%s why=%s", held.job_id, change.job.state, why)
+        state = change.job.state
+        done.requeued += state == QUEUED
+        done.failed += state == FAILED
+        done.canceled += state == CANCELED
+        self._counts.add(f"lost_jobs_{state}")
+        logger.warning("lost job was given back job_id=%s state=%s why=%s", held.job_id, state, why)
 
     def _drop_dead(self) -> int:
         """Remove the leases of dead workers: what they held is given back."""

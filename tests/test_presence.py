@@ -269,7 +269,7 @@ def test_a_forked_child_is_a_worker_of_its_own(tmp_path: Path) -> None:
 def test_a_busy_handler_and_a_blocked_loop_keep_their_lease(tmp_path: Path) -> None:
     """The lease is renewed by a thread of its own: neither computing nor blocking takes the job away."""
     url = f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"
-    with connect(url, lease_s=1.5) as jobs, connect(url, lease_s=1.5) as others:
+    with connect(url, lease_s=3.0) as jobs, connect(url, lease_s=3.0) as others:
         job_id = jobs.submit("render")
         with jobs.attempt(job_id):
             until = time.monotonic() + 4
