@@ -23,7 +23,7 @@ def list_workers(
 ) -> None:
     """List the workers, the living first, each with the running jobs it holds.
 
-    What a dead one holds is given back by any process that works, half a lease later at most; where none does, by --reap.
+    What a dead one holds is given back by any process that works, within another lease; where none does, by --reap.
     """
     with open_jobs(url) as jobs:
         if reap:

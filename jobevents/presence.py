@@ -79,7 +79,7 @@ class Presence:
         self.leases = leases
         self._clock = clock
         self._counts = counts
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._lives: dict[int, _Life] = {}  # by process id, since only setdefault makes one for two threads at once
         self._companions: list[Callable[[], Pulse]] = []
 
@@ -114,7 +114,7 @@ class Presence:
             if life.is_closed:
                 raise Unavailable("jobs are closed: they were closed in this process; connect again")
             own = self._own(life, label)
-        if self._monotonic() - own.renewed > self.lease_s / 2:  # the thread renews in a third
+        if self.monotonic() - own.renewed > self.lease_s / 2:  # the thread renews in a third
             self._renew(life, own)
         self._start(life)
 
@@ -132,7 +132,7 @@ class Presence:
 
         Not while renewals of our own fail, nor for one lease after: when the store was away, all leases are old.
         """
-        return self._monotonic() - self._life.troubled >= self.lease_s
+        return self.monotonic() - self._life.troubled >= self.lease_s
 
     def lost(self, held: Collection[Held], *, asking: str = "") -> dict[str, str]:
         """Return job id -> why, for those of the running jobs whose worker has lost them; a job without a worker is none.
@@ -219,15 +219,15 @@ class Presence:
 
     def _renew(self, life: _Life, own: _Own) -> None:
         with life.renewing:
-            began = self._monotonic()
+            began = self.monotonic()
             try:
                 self.leases.renew(own.lease)
             except BaseException:
-                life.troubled = self._monotonic()
+                life.troubled = self.monotonic()
                 raise
             own.renewed = began
-            if self._monotonic() - began > self.lease_s / BEATS:
-                life.troubled = self._monotonic()
+            if self.monotonic() - began > self.lease_s / BEATS:
+                life.troubled = self.monotonic()
 
     def _start(self, life: _Life) -> None:
         with life.lock:

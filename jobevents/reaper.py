@@ -18,7 +18,7 @@ from jobevents.presence import Presence
 from jobevents.pulse import Pulse
 from jobevents.store import Held, RunTable
 from jobevents.telemetry import Counts
-from jobevents.workers import BEATS, Leases, new_identity
+from jobevents.workers import Leases, new_identity
 
 ACTOR = "reaper"
 ROLE = "reaper"  # name of the lease by which one process at a time does it
@@ -127,8 +127,15 @@ class Reaper:
         """Take the role or keep it; where that cannot be found out, go on: two at once only cost more."""
         pid = os.getpid()
         if pid not in self._roles:
-            ttl_s = BEATS * self._interval_s
-            self._roles[pid] = RoleLease(self._blobs, ROLE, new_identity(ROLE), ttl_s=ttl_s, prefix=self._prefix)
+            ttl_s = 2 * self._interval_s  # two passes: the next holder is there within a lease after the last one died
+            self._roles[pid] = RoleLease(
+                self._blobs,
+                ROLE,
+                new_identity(ROLE),
+                ttl_s=ttl_s,
+                prefix=self._prefix,
+                monotonic=self._presence.monotonic,
+            )
         try:
             return self._roles[pid].hold()
         except JobEventsError:

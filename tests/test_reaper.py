@@ -561,3 +561,18 @@ def test_an_idle_worker_is_listed(workers: Machine) -> None:
 
     assert [(True, [])] == [(one.is_alive, one.jobs) for one in process.workers()]
     assert isinstance(process.workers()[0], WorkerSeen)
+
+
+def test_another_reaps_when_the_one_with_the_role_was_killed(tmp_path: Path) -> None:
+    """Its own jobs are given back within two leases of its death: one for its life, one for its role."""
+    with machine("memory", tmp_path) as worked:
+        first, second = worked.start(), worked.start()
+        job_id = die_at(first, max_attempts=5)
+        first._reaper.beat()
+        second._reaper.beat()
+
+        for _ in range(4):
+            worked.elapse(LEASE_S / 2, second)
+            second._reaper.beat()
+
+        assert "queued" == second.job(job_id).state
