@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -233,6 +233,15 @@ class MemoryBlobs:
             del self._blobs[name]
             del self._names[bisect.bisect_left(self._names, name.encode())]
         return True
+
+    def delete_many(self, names: Sequence[str]) -> int:
+        """Remove those of the names that are there, whatever their generation; return how many."""
+        for name in names:
+            check_name(name)
+        with self._lock:
+            gone = {name.encode() for name in names if self._blobs.pop(name, None) is not None}
+            self._names = [name for name in self._names if name not in gone]
+        return len(gone)
 
     def list(self, prefix: str, *, start: str = "", delimiter: str = "") -> Iterator[BlobEntry]:
         check_prefix(prefix, start)

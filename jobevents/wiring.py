@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobevents.jobs import Jobs
     from projections.positions import Positions
     from projections.projector import Follower, Projector
-    from projections.rebuild import Rebuilt
+    from projections.rebuild import Builder, Rebuilt
     from projections.view import View
 
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
@@ -150,41 +150,55 @@ def rebuild(
     *,
     on_progress: Callable[[int, int], None] = lambda _, __: None,
     on_swapped: Callable[[], None] = lambda: None,
+    threads: int = 16,
 ) -> "Rebuilt":
     """Build the views with these names, or all, from the log beside the live ones, then swap them in.
 
     Args:
         on_progress: called with (position, head of the log) while the build reads the log.
         on_swapped: called for each status that was compared with the live one.
+        threads: reads and writes of blobs under way at once: what hides a bucket's latency.
 
     Raises:
-        Misconfigured: there is no such view, or the log has not one sequence.
+        Misconfigured: there is no such view, or the log has not one sequence; or newer code has written the live index.
         Unavailable, PermissionDenied, Corrupt: what the log or the store says; the live views are as good as before.
+        Conflict: the live index is written all the time.
     """
     from projections.positions import TrackedPositions
-    from projections.rebuild import Builder, MemoryPositions, build_name
+    from projections.rebuild import MemoryPositions, build_name
 
     names = names or VIEWS
-    recorder = _tracker(jobs)
-    builder = Builder(jobs.emitter, recorder, jobs.blobs, jobs.prefix, build_name(jobs.emitter.clock()))
     positions = MemoryPositions()
-    builder.project([_view(jobs, name, positions, prefix=builder.root, live=False) for name in names], on_progress)
-    if "status" in names:
-        builder.swap_statuses(TrackedPositions(recorder), on_swapped)
-    if "index" in names:
-        builder.swap_index()
-    return builder.finish()
+    with _builder(jobs, build_name(jobs.emitter.clock()), threads) as builder:
+        views = [_view(jobs, name, positions, prefix=builder.root, live=False, threads=threads) for name in names]
+        builder.project(views, on_progress)
+        if "status" in names:
+            builder.swap_statuses(TrackedPositions(_tracker(jobs)), on_swapped)
+        if "index" in names:
+            builder.swap_index()
+        return builder.finish()
 
 
-def roll_back(jobs: "Jobs", build: str) -> int:
+def roll_back(jobs: "Jobs", build: str, *, threads: int = 16) -> int:
     """Put back what a rebuild replaced, unless something newer is there; return how many blobs.
 
     Raises:
-        NotFound: there is no such build.
+        InvalidValue: no build has such a name.
+        NotFound: there is no such build, or a later one has taken its place.
+        Misconfigured: the log has not one sequence; or newer code has written the live index.
+        Unavailable, PermissionDenied, Corrupt: what the log or the store says; the same may be asked for again.
+        Conflict: the live index is written all the time.
     """
-    from projections.rebuild import roll_back
+    from projections.rebuild import MemoryPositions
 
-    return roll_back(jobs.blobs, jobs.prefix, build)
+    with _builder(jobs, build, threads) as builder:
+        return builder.roll_back([_view(jobs, "index", MemoryPositions(), prefix=builder.before, live=False)])
+
+
+def _builder(jobs: "Jobs", build: str, threads: int) -> "Builder":
+    from projections.rebuild import Builder
+
+    return Builder(jobs.emitter, _tracker(jobs), jobs.blobs, jobs.prefix, build, threads=threads)
 
 
 def _tracker(jobs: "Jobs") -> "Follower":
@@ -201,7 +215,9 @@ def _tracker(jobs: "Jobs") -> "Follower":
     return recorder
 
 
-def _view(jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live: bool = True) -> "View":
+def _view(
+    jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live: bool = True, threads: int = 16
+) -> "View":
     """Return a view kept below a prefix; one that is not live adopts nothing, as there is nothing foreign in it."""
     match name:
         case "status":
@@ -215,6 +231,7 @@ def _view(jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live:
                 adopt=Adoption(jobs.emitter) if live else None,
                 adopt_deletes=live and jobs.adopt_deletes,
                 counts=jobs.counts,
+                threads=threads,
             )
             jobs.at_close(view.close)
             return view

@@ -107,8 +107,16 @@ class ManifestBlob:
 
 
 def retire(retired: Sequence[Retired], chunk_ids: Iterable[str], *, but: Iterable[str] = ()) -> list[Retired]:
-    """Return the list with chunks that go out of use now, but for some that stay; what has no time yet is one batch, the last."""
-    added = sorted(set(chunk_ids).difference(but))
+    """Return the list with chunks that go out of use now; what has no time yet is one batch, the last.
+
+    Args:
+        but: chunks in use, which are taken off the list.
+    """
+    kept = set(but)
+    if kept:
+        left = (Retired([chunk for chunk in batch.chunks if chunk not in kept], batch.at) for batch in retired)
+        retired = [batch for batch in left if batch.chunks]
+    added = sorted(set(chunk_ids) - kept)
     if not added:
         return list(retired)
     if retired and retired[-1].at is None:

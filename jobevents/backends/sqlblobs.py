@@ -6,7 +6,7 @@ import re
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
@@ -159,6 +159,14 @@ class SqliteBlobs:
             check_generation(name, if_generation, generation)
             connection.execute(f"DELETE FROM {self._table} WHERE name = ?", (name,))  # noqa: S608
         return True
+
+    def delete_many(self, names: Sequence[str]) -> int:
+        """Remove those of the names that are there, whatever their generation, in one transaction; return how many."""
+        for name in names:
+            check_name(name)
+        statement = f"DELETE FROM {self._table} WHERE name = ?"  # noqa: S608
+        with self._connections.borrow() as connection, _transaction(connection):
+            return connection.executemany(statement, [(name,) for name in names]).rowcount
 
     def list(self, prefix: str, *, start: str = "", delimiter: str = "") -> Iterator[BlobEntry]:
         check_prefix(prefix, start)
