@@ -35,6 +35,7 @@ class Victim:
         command = [sys.executable, "-m", "tests.soak", url, str(directory), str(seed)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._lock = directory / f"{self._process.pid}.lock"
+        self._resuming: threading.Timer | None = None
 
     @property
     def is_dead(self) -> bool:
@@ -47,13 +48,16 @@ class Victim:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
 
-    def stop(self) -> None:
-        """Have it stand still; it may die first."""
-        self._process.send_signal(signal.SIGSTOP)
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether it stands still."""
+        return self._resuming is not None and self._resuming.is_alive()
 
-    def resume(self) -> None:
-        """Have it go on."""
-        self._process.send_signal(signal.SIGCONT)
+    def stop(self, seconds: float) -> None:
+        """Have it stand still for so long; a thread resumes it, since it may hold a lock that the caller waits for."""
+        self._resuming = threading.Timer(seconds, self._process.send_signal, [signal.SIGCONT])
+        self._process.send_signal(signal.SIGSTOP)
+        self._resuming.start()
 
     def end(self) -> int:
         """Ask it to end, and return its exit code."""
@@ -61,7 +65,10 @@ class Victim:
         return self._process.wait(60)
 
     def close(self) -> str:
-        """Return what it said in its distress, and remove its lock."""
+        """Kill it if it still lives, remove its lock, and return what it said in its distress."""
+        if self._resuming is not None:
+            self._resuming.join()
+        self._process.kill()
         _, said = self._process.communicate()
         self._lock.unlink(missing_ok=True)
         return said

@@ -34,7 +34,6 @@ class Soak:
         self._directory = directory
         self._rng = random.Random(seed)
         self._victims = [self._born() for _ in range(WORKERS)]
-        self._stopped: dict[int, float] = {}  # victim -> when it goes on
         self.said: list[str] = []
         self.done: Counter[str] = Counter()
 
@@ -47,20 +46,19 @@ class Soak:
         while time.monotonic() < until:
             time.sleep(self._rng.uniform(0.1, 0.9))
             self._stock_up()
-            self._resume()
             self._strike()
 
     def settle(self) -> list[int]:
         """Let the rest be worked off in peace, and return the exit codes of the workers."""
-        for number in list(self._stopped):
-            self._victims[number].resume()
         until = time.monotonic() + SETTLE_S
         while self._count("queued", "running") and time.monotonic() < until:
             self._replace_dead()
             time.sleep(0.1)
-        codes = [victim.end() for victim in self._victims]
+        return [victim.end() for victim in self._victims]
+
+    def close(self) -> None:
+        """Leave no process behind, whatever happened."""
         self.said += [victim.close() for victim in self._victims]
-        return codes
 
     def _count(self, *states: str) -> int:
         return self._jobs.runs.list(RunFilter(statuses=states, per_page=1)).total
@@ -73,20 +71,17 @@ class Soak:
             self._jobs.cancel(self._rng.choice(running).id, actor="soak")
             self.done["cancels"] += 1
 
-    def _resume(self) -> None:
-        for number in [number for number, when in self._stopped.items() if when <= time.monotonic()]:
-            del self._stopped[number]
-            self._victims[number].resume()
-
     def _strike(self) -> None:
         self._replace_dead()
-        number = self._rng.choice([number for number in range(WORKERS) if number not in self._stopped])
-        if self._rng.random() < 0.3 and len(self._stopped) < WORKERS - 1:
-            self._victims[number].stop()
-            self._stopped[number] = time.monotonic() + self._rng.uniform(*STOP_S)
+        awake = [victim for victim in self._victims if not victim.is_stopped]
+        if not awake:
+            return
+        victim = self._rng.choice(awake)
+        if self._rng.random() < 0.3:
+            victim.stop(self._rng.uniform(*STOP_S))
             self.done["stops"] += 1
         else:
-            self._victims[number].kill()
+            victim.kill()
             self.done["kills"] += 1
             self._replace_dead()
 
@@ -95,7 +90,6 @@ class Soak:
             if victim.is_dead:
                 self.said.append(victim.close())
                 self._victims[number] = self._born()
-                self._stopped.pop(number, None)
 
 
 @pytest.fixture
@@ -117,8 +111,11 @@ def test_every_job_ends_though_its_workers_die(jobs: Jobs, tmp_path: Path) -> No
     threads = set(threading.enumerate())
     soak = Soak(jobs, f"sqlite:///{tmp_path}/jobs.db?synchronous=normal", tmp_path, seed=4)
 
-    soak.run(SOAK_S)
-    codes = soak.settle()
+    try:
+        soak.run(SOAK_S)
+        codes = soak.settle()
+    finally:
+        soak.close()
 
     told = histories(jobs)
     print(f"{len(told)} jobs, {dict(soak.done)}, {jobs.runs.list(RunFilter(per_page=1)).total} rows", end=" ")
