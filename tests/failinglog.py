@@ -26,6 +26,7 @@ class FailingRecorder(MemoryRecorder):
         self.appends: list[int] = []  # how many events each append brought
         self.reached = threading.Event()  # a call waits at the gate
         self._gate: threading.Event | None = None
+        self._held: int | None = None
         self._refuses: JobEventsError | None = None
         self._loses_reply = False
 
@@ -48,9 +49,9 @@ class FailingRecorder(MemoryRecorder):
             self._loses_reply = False
 
     @contextmanager
-    def stalling(self) -> Iterator[Callable[[], None]]:
-        """Let no call through within the block until the function that it gives is called, for 20 s at most."""
-        self._gate, self.reached = threading.Event(), threading.Event()
+    def stalling(self, calls: int | None = None) -> Iterator[Callable[[], None]]:
+        """Hold up all calls within the block, or the first of them, until the function that it gives is called: 20 s at most."""
+        self._gate, self.reached, self._held = threading.Event(), threading.Event(), calls
         try:
             yield self._gate.set
         finally:
@@ -76,7 +77,8 @@ class FailingRecorder(MemoryRecorder):
         if self._refuses is not None:
             raise self._refuses
         gate = self._gate
-        if gate is not None:
+        if gate is not None and self._held != 0:
+            self._held = None if self._held is None else self._held - 1
             self.reached.set()
             if not gate.wait(20):
                 raise AssertionError("nobody opened the gate")

@@ -524,11 +524,12 @@ def test_a_slow_log_does_not_turn_the_order_of_progress_around(
     jobs.observe(lambda job, _: written.set() if job.progress == 20 else None)
 
     with jobs.attempt(job_id) as attempt:
-        with recorder.stalling() as release:
+        with recorder.stalling(calls=1) as release:
             first = threading.Thread(target=attempt.progress, args=(10,))
             first.start()
             assert recorder.reached.wait(10)
-            attempt.progress(20)  # its timer finds the first one still being written
+            attempt.progress(20)
+            assert not written.wait(0.2)  # its timer finds the first one still being written
             release()
             assert written.wait(10)
         first.join()

@@ -498,6 +498,9 @@ def again(cause: str, start: int = 2) -> Any:
         pytest.param((queued, started, partial(JobSucceeded, start=2), again("rerun", 0)), (1, 0, 0, 1), id="rerun"),
         pytest.param((queued, started, again("shutdown"), started), (2, 1, 0, 1), id="shutdown, started again"),
         pytest.param(
+            (queued, partial(JobStarted, attempt=5), again("snooze")), (1, 5, 4, 5), id="handed back: as the start says"
+        ),
+        pytest.param(
             (queued, started, partial(failed, start=2), partial(JobStarted, attempt=2)),
             (2, 2, 1, 2),
             id="redelivery of a failed job",
@@ -534,6 +537,22 @@ def test_a_recorded_start_fences_like_a_granted_one() -> None:
     job = after(queued, started, partial(JobRecorded, state="queued"), partial(JobRecorded, state="running"))
 
     assert (4, 2) == (job.start, job.attempt)
+
+
+@pytest.mark.parametrize("life", ["failed", "skipped"])
+@pytest.mark.parametrize("asserted", ["queued", "running", OPEN])
+def test_a_job_that_is_recorded_as_going_on_has_not_ended(life: str, asserted: str) -> None:
+    """An asserted state takes the end's time with it."""
+    job = after(*WAYS[life], partial(JobRecorded, state=asserted))
+
+    assert (asserted, None) == (job.state, job.finished_at)
+
+
+def test_a_job_that_is_recorded_as_ended_has_no_deadline() -> None:
+    """Nothing is left to be waited for."""
+    job = after(queued, partial(JobStarted, attempt=1, deadline=LATER), partial(JobRecorded, state="failed"))
+
+    assert (None, T0 + timedelta(seconds=3)) == (job.deadline, job.finished_at)
 
 
 def test_what_a_record_says_besides_the_common_keys_are_service_fields() -> None:
