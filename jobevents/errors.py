@@ -17,7 +17,8 @@
     ├── Refused                        an attempt was not granted
     │   ├── AlreadySucceeded           the work is done: acknowledge the delivery
     │   ├── AlreadyCanceled            nobody wants the work: acknowledge the delivery
-    │   └── AlreadyRunning             a living worker has it: have it delivered again later
+    │   ├── AlreadyRunning             a living worker has it: have it delivered again later
+    │   └── Busy                       as many run as may at once: have it delivered again later
     ├── QueueClosed                    the queue was closed while waiting on it
     └── HandlerSignal                  raised by or into a handler to say how its attempt ends
         ├── Canceled                   a cancel was asked for; let it pass through the handler
@@ -132,6 +133,10 @@ class AlreadyCanceled(Refused):
 
 class AlreadyRunning(Refused):
     """A living worker runs the job: have it delivered again later."""
+
+
+class Busy(Refused):
+    """As many jobs run as a limit lets run at once: have it delivered again later."""
 
 
 class QueueClosed(JobEventsError):

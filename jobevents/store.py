@@ -1,10 +1,10 @@
 """A run: the current state of a job as one row that people list, query and join, and the log lines beside it.
 
 `run_of` makes a row from a folded job. RunTable and LogTable are what the write side and the command line need of the
-place where rows and lines live: in memory, or two tables of a SQL database.
+place where rows and lines live: in memory, or two tables of a SQL database. JobStore is the port of the runner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, overload
 
@@ -36,7 +36,7 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as it is now; as JSON, the keys of behaviour M2 in their order, empty ones left out as it says."""
+    """A job as it is now; as JSON, the keys of behaviour M2 in their order, empty ones left out as it says, then our own."""
 
     id: str  # the job id
     job_name: str  # which kind of job
@@ -65,6 +65,8 @@ class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     root_id: str = ""  # first of a chain of replays
     created_at: datetime = _always(NEVER)  # when its first event was written
     updated_at: datetime = _always(NEVER)  # when its last event that changed anything was
+    priority: int = 0  # higher goes first
+    external: bool = False  # delivered by the user's own task queue: not to be handed out by ours
 
 
 class JobLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,6 +152,99 @@ class LogTable(Protocol):
         ...
 
 
+class Cutoffs(NamedTuple):
+    """What is old enough to be purged."""
+
+    runs_before: datetime  # runs that finished before it
+    logs_before: datetime  # log lines written before it
+
+
+NO_CUTOFFS: Mapping[str, Cutoffs] = {}
+
+
+class JobStore(Protocol):
+    """Runs, their logs and cancel requests. Safe for threads; any method may raise Unavailable or PermissionDenied."""
+
+    def create(self, run: JobRun) -> None:
+        """Store a new run as it is given; a time that is NEVER is now, an empty `root_id` its own id.
+
+        Raises:
+            Conflict: there is a run with this id, or there was one. KeyTaken: an unfinished run holds its key.
+            InvalidValue: something cannot be stored.
+        """
+        ...
+
+    def update(self, run: JobRun) -> None:
+        """Store the full state of a run but for its three cancel fields; `updated_at` is set to now.
+
+        The worker's copy may be older than a request to cancel, which it must not undo.
+
+        Raises:
+            NotFound: there is no such run.
+            IllegalTransition: its state may not change so. KeyTaken: an unfinished run holds its key.
+            InvalidValue: something cannot be stored.
+        """
+        ...
+
+    def get(self, run_id: str) -> JobRun:
+        """Return a run.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        ...
+
+    def list(self, filter: RunFilter) -> RunPage:
+        """Return a page of the runs that match and the count of all: newest first, equals by id descending."""
+        ...
+
+    def find_active(self, job: str, key: str) -> JobRun | None:
+        """Return the unfinished run that holds an idempotency key, never a finished one; None for the empty key."""
+        ...
+
+    def running_ids(self, job: str) -> Sequence[str]:
+        """Return the ids of the running runs of a kind, sorted."""
+        ...
+
+    def request_cancel(self, run_id: str, by: str, reason: str) -> None:
+        """Record when, who and why a run should stop: the first request counts, and a finished run is left as it is.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        ...
+
+    def is_cancel_requested(self, run_id: str) -> bool:
+        """Tell whether somebody asked for a run to stop.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        ...
+
+    def append_logs(self, entries: Sequence[JobLog]) -> None:
+        """Store all lines or none; no lines are a no-op, and a line that is there already stays as it is."""
+        ...
+
+    def logs(self, run_id: str, after_seq: int = 0, limit: int = 0) -> "Sequence[JobLog]":
+        """Return a run's lines with a higher seq, ascending across attempts; a limit of 0 or less is all."""
+        ...
+
+    def purge(self, runs_before: datetime, logs_before: datetime, *, but: "Mapping[str, Cutoffs]" = NO_CUTOFFS) -> int:
+        """Remove the runs that finished before a time, and old log lines; return how many runs. Unfinished runs stay whole.
+
+        In batches: after a crash, do it again.
+
+        Args:
+            but: kind of job -> its own cutoffs.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the store holds; any number of times."""
+        ...
+
+
 def run_of(job: Job) -> JobRun:
     """Return the row of a job: its try is the current one, or the next one while it is queued; its times are UTC."""
     return JobRun(
@@ -179,6 +274,8 @@ def run_of(job: Job) -> JobRun:
         root_id=job.root_id,
         created_at=_utc(job.created_at or NEVER),
         updated_at=updated_at(job),
+        priority=job.priority,
+        external=job.external,
     )
 
 

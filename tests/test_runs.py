@@ -97,6 +97,7 @@ def test_row_holds_every_field_of_the_job(recorder: Recorder) -> None:
         root_id="first",
         created_at=AT,
         updated_at=minutes(5),
+        priority=4,
     ) == recorder.runs.get(JOB)
 
 
@@ -122,14 +123,14 @@ def test_json_has_the_keys_of_m2_in_order(recorder: Recorder) -> None:
 
 
 def test_every_key_of_m2_is_a_field() -> None:
-    """Behaviour M2: the order of all keys."""
+    """Behaviour M2: the order of all keys; ours come after them."""
     m2 = """
         id job_name queue params status trigger triggered_by idem_key attempt max_attempts scheduled_at started_at
         finished_at duration_ms progress progress_message result error worker_id capture_logs cancel_requested_at
         canceled_by cancel_reason replay_of root_id created_at updated_at
     """
 
-    assert m2.split() == list(JobRun.__struct_fields__)
+    assert [*m2.split(), "priority", "external"] == list(JobRun.__struct_fields__)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ RUN_COLUMNS: Mapping[str, Kind] = {
     "fields": "json",  # service fields
     "deadline": "time",  # of the current attempt: after this it may be taken for lost
 }
-"""Column -> kind, in the order of a row: the keys of a JobRun first."""
+"""Column -> kind, in the order of a row: the keys of behaviour M2 first."""
 
 LOG_COLUMNS: Mapping[str, Kind] = {
     "run_id": "text",
@@ -264,6 +264,7 @@ def run_from(row: Row) -> JobRun:
     values["error"] = None if values["error"] is None else _decode_error(values["error"])
     for name in _TIMES:
         values[name] = _instant(values[name])
+    values["external"] = bool(values["external"])
     return JobRun(**values)
 
 
