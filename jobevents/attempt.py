@@ -38,7 +38,7 @@ from jobevents.events import (
     JobStarted,
     TransitionRefused,
 )
-from jobevents.guard import Worker, grant
+from jobevents.guard import Terms, Worker, grant
 from jobevents.job import DELETED, NEW, RUNNING, Job, allowed
 from jobevents.joblogs import LineBuffer
 from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, scrubbed
@@ -61,13 +61,13 @@ class Attempt:
         worker: Worker,
         job_id: str,
         *,
-        deadline_s: float | None,
+        terms: Terms,
         on_unreadable: OnUnreadable,
         strict: bool = False,
     ) -> None:
         self.job_id = job_id
         self._worker = worker
-        self._deadline_s = deadline_s
+        self._terms = terms
         self._on_unreadable = on_unreadable
         self._strict = strict
         self._job = Job(job_id=job_id)
@@ -107,7 +107,7 @@ class Attempt:
         """Ask the guard.
 
         Raises:
-            AlreadySucceeded, AlreadyCanceled, AlreadyRunning: the work must not be done.
+            AlreadySucceeded, AlreadyCanceled, AlreadyRunning, Busy, Refused: the work must not be done, or not now.
             Unavailable, AppendUnknown, PermissionDenied, Corrupt: it cannot be known; have the task delivered again.
         """
         presence, label = self._worker.presence, self._worker.label
@@ -123,7 +123,7 @@ class Attempt:
     def _ask(self) -> None:
         try:
             self._worker.presence.vouch(self._worker.label)
-            self._job = grant(self._worker, self.job_id, self._deadline_s).job
+            self._job = grant(self._worker, self.job_id, self._terms).job
         except UNREADABLE as error:
             if self._on_unreadable == "raise":
                 raise

@@ -17,6 +17,7 @@ from jobevents import boundary
 from jobevents.errors import Conflict, JobEventsError, KeyTaken
 from jobevents.events import Event, new_event_id
 from jobevents.job import Job, check, fold
+from jobevents.limits import Limit
 from jobevents.log import EventLog, Head
 
 CACHED_JOBS = 4096  # folded jobs a process keeps: about 2 KiB each
@@ -76,12 +77,16 @@ class Emitter:
         """
         return self._refresh(job_id, self._cached(job_id))
 
-    def change(self, job_id: str, decide: Decide, by: By) -> Change:
+    def change(self, job_id: str, decide: Decide, by: By, *, limits: Sequence[Limit] = ()) -> Change:
         """Append what `decide` asks for, all of it or nothing, and return the job afterwards.
+
+        Args:
+            limits: on how many jobs run, checked with the append if the job runs after it.
 
         Raises:
             IllegalTransition: the job's state, read afresh, does not allow it.
             KeyTaken: an unfinished job holds the idempotency key.
+            Busy: as many other jobs run as a limit lets.
             AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
             Whatever `decide` raises, if it does so on the state read afresh.
         """
@@ -98,7 +103,7 @@ class Emitter:
                 events = []
             if events:
                 try:
-                    return self._append(job, events)
+                    return self._append(job, events, limits)
                 except KeyTaken:
                     raise
                 except Conflict:
@@ -142,9 +147,10 @@ class Emitter:
             events.append(event)
         return events
 
-    def _append(self, job: Job, events: list[Event]) -> Change:
+    def _append(self, job: Job, events: list[Event], limits: Sequence[Limit]) -> Change:
         after = fold(events, job)
-        stored = self.log.append(events, heads={job.job_id: Head(job.version, job.chain)}, rows=(after,))
+        heads = {job.job_id: Head(job.version, job.chain)}
+        stored = self.log.append(events, heads=heads, rows=(after,), limits=limits)
         after.chain = stored[-1].chain
         return self._done(after, stored)
 

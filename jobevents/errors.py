@@ -136,7 +136,12 @@ class AlreadyRunning(Refused):
 
 
 class Busy(Refused):
-    """As many jobs run as a limit lets run at once: have it delivered again later."""
+    """As many jobs run as a limit lets run at once: have it delivered again later. `column` and `value` name the limit."""
+
+    def __init__(self, *, job_id: str, column: str, value: str, most: int) -> None:
+        super().__init__(f"as many jobs run as may at once {column}={value} most={most}", job_id=job_id)
+        self.column = column
+        self.value = value
 
 
 class QueueClosed(JobEventsError):

@@ -1,6 +1,6 @@
 """The guard: JobStarted at the head of a job's log is what grants the right to work, and one append decides who gets it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -8,9 +8,10 @@ import msgspec
 
 from jobevents import boundary
 from jobevents.emit import By, Change, Draft, Emitter
-from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded
+from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, Refused
 from jobevents.events import JobCanceled, JobRequeued, JobStarted
-from jobevents.job import CANCELED, DELETED, RUNNING, SUCCEEDED, Job, allowed
+from jobevents.job import CANCELED, DELETED, QUEUED, RUNNING, SUCCEEDED, Job, allowed, due_at
+from jobevents.limits import Limit
 from jobevents.presence import Presence
 from jobevents.store import Held, LogTable, is_overdue
 from jobevents.telemetry import Counts
@@ -29,7 +30,15 @@ class Worker(msgspec.Struct, frozen=True):
     identity: str = ""  # who works, the events' `worker` and `actor`; "" until the attempt is entered
 
 
-def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str = "") -> Change:
+class Terms(msgspec.Struct, frozen=True):
+    """On what terms an attempt is wanted."""
+
+    deadline_s: float | None = None  # seconds after which it may be taken for lost
+    limits: Sequence[Limit] = ()  # on how many jobs run at once
+    if_due: bool = False  # only a queued job whose time has come: what a queue handed out may be of the past
+
+
+def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "") -> Change:
     """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
 
     A job nobody queued may be started all the same: a task delivered before its record, or older than this system. A start
@@ -38,13 +47,17 @@ def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str =
 
     Raises:
         AlreadySucceeded, AlreadyCanceled, AlreadyRunning: it may not be started.
+        Busy: as many jobs run as a limit lets.
+        Refused: with `if_due`, it does not wait, or not for now.
         AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
     """
     now = worker.emitter.clock()
-    deadline = None if deadline_s is None else now + timedelta(seconds=deadline_s)
+    deadline = None if terms.deadline_s is None else now + timedelta(seconds=terms.deadline_s)
 
     def decide(job: Job) -> list[Draft]:
         _refuse_what_is_done(job)
+        if terms.if_due and job.state != RUNNING and not (job.state == QUEUED and due_at(job) <= now):
+            raise Refused(f"the job is not due state={job.state} due={due_at(job).isoformat()}", job_id=job_id)
         why = _why_lost(worker, job, now) if job.state == RUNNING else ""
         if job.cancel_requested_at is not None:  # its worker died, failed or gave it back after the request (CAN-08)
             if JobCanceled not in allowed(job.state):
@@ -54,7 +67,7 @@ def grant(worker: Worker, job_id: str, deadline_s: float | None, *, trace: str =
         requeued = [partial(JobRequeued, cause="lost", start=job.start, reason=why)] if why else []
         return [*requeued, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
 
-    change = worker.emitter.change(job_id, decide, By(actor=worker.identity, trace=trace))
+    change = worker.emitter.change(job_id, decide, By(actor=worker.identity, trace=trace), limits=terms.limits)
     if any(isinstance(event, JobRequeued) for event in change.events):
         worker.counts.add("lost_starts_taken_over")
     if change.job.state == CANCELED:

@@ -16,9 +16,10 @@ from jobevents.commands import CancelOutcome, Submission, Submitted
 from jobevents.emit import By, Emitter, Observer
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.events import Event
-from jobevents.guard import Worker
+from jobevents.guard import Terms, Worker
 from jobevents.importing import Report
 from jobevents.job import Job, fold
+from jobevents.limits import Limit
 from jobevents.log import EventLog
 from jobevents.presence import Presence
 from jobevents.reaper import Reaped, Reaper, WorkerSeen, roster
@@ -186,6 +187,8 @@ class Jobs:
         deadline_s: float | None = None,
         on_unreadable: OnUnreadable | None = None,
         strict: bool = False,
+        limits: Sequence[Limit] = (),
+        if_due: bool = False,
     ) -> Attempt:
         """Return the guarded attempt at a job, to be used in a `with` block; entering it raises when it is refused.
 
@@ -194,6 +197,8 @@ class Jobs:
             deadline_s: seconds after which the attempt may be taken for lost and the job started again.
             on_unreadable: "run": work ungranted when the log cannot be read; "raise": let the task be delivered again.
             strict: raise when the outcome cannot be recorded, instead of warning.
+            limits: on how many jobs run at once, over all workers of this log: it is Busy when one is reached.
+            if_due: refuse a job that is not queued for now, for deliveries that may be of the past.
         """
         return Attempt(
             Worker(
@@ -206,7 +211,7 @@ class Jobs:
                 label=boundary.check_name("worker", worker or "", optional=True),
             ),
             _id(job_id),
-            deadline_s=deadline_s,
+            terms=Terms(deadline_s, limits, if_due),
             on_unreadable=on_unreadable or self._on_unreadable,
             strict=strict,
         )

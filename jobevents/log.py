@@ -23,6 +23,7 @@ from jobevents import codec
 from jobevents.errors import Conflict, InvalidValue, JobEventsError
 from jobevents.events import Event
 from jobevents.job import Job
+from jobevents.limits import Limit
 
 SCAN_BATCH = 500  # events a page of a scan: about 200 KiB
 
@@ -68,7 +69,12 @@ class EventLog:
         self._translate = translate
 
     def append(
-        self, events: Sequence[Event], *, heads: Mapping[str, Head] | None = None, rows: Sequence[Job] = ()
+        self,
+        events: Sequence[Event],
+        *,
+        heads: Mapping[str, Head] | None = None,
+        rows: Sequence[Job] = (),
+        limits: Sequence[Limit] = (),
     ) -> list[Event]:
         """Append all events or none, and return them as stored, with their chain.
 
@@ -78,17 +84,20 @@ class EventLog:
             events: 1..n; of each job, versions contiguous from its head + 1.
             heads: job id -> where its history ends, as far as the caller knows; a job left out costs one read.
             rows: jobs as they are after these events, for logs that keep a row of the current state in the transaction.
+            limits: on how many jobs run, checked in the transaction for each row that runs; only of logs that keep rows.
 
         Raises:
             Conflict: another event is in a slot; nothing was written.
             KeyTaken: an unfinished job holds the idempotency key of a row; nothing was written.
+            Busy: as many other jobs run as a limit lets; nothing was written.
             InvalidValue: a version would leave a hole; nothing was written.
             Unavailable, PermissionDenied, Corrupt: what the store says; nothing was written.
         """
         try:
             sealed = self._seal(events, heads or {})
             # Not EventStore.put: it makes a Recording and a Notification of each event, for nobody.
-            self.recorder.insert_events([self._store.mapper.to_stored_event(one) for one in sealed], rows=rows)
+            stored = [self._store.mapper.to_stored_event(one) for one in sealed]
+            self.recorder.insert_events(stored, rows=rows, limits=limits)
         except IntegrityError as error:
             return self._settle(events, error)
         except PersistenceError as error:

@@ -14,6 +14,7 @@ from jobevents.backends.memoryruns import MemoryRunLogs, MemoryRuns
 from jobevents.backends.tail import TailSubscription
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
+from jobevents.limits import Limit
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases, MemoryLeases
 
@@ -35,18 +36,26 @@ class MemoryRecorder(POPOProcessRecorder):
 
         Args:
             stored_events: 0..n, of any jobs.
-            kwargs: `rows`: Jobs as they are after these events; `tracking`: as in the library; others are passed over.
+            kwargs: `rows`: Jobs as they are after these events; `limits`: on how many of those may run;
+                `tracking`: as in the library; others are passed over.
 
         Raises:
             IntegrityError: an event's place is taken, or the tracking is not beyond the last.
             KeyTaken: an unfinished job holds the idempotency key of a row.
+            Busy: as many other jobs run as a limit lets.
         """
         return super().insert_events(stored_events, **kwargs)
 
     def _assert_uniqueness(
-        self, stored_events: Sequence[StoredEvent], *, rows: Sequence[Job] = (), **kwargs: Any
+        self,
+        stored_events: Sequence[StoredEvent],
+        *,
+        rows: Sequence[Job] = (),
+        limits: Sequence[Limit] = (),
+        **kwargs: Any,
     ) -> None:
         super()._assert_uniqueness(stored_events, **kwargs)
+        self._rows.check_limits(limits, rows)
         self._rows.check_keys(rows)
 
     def _update_table(

@@ -9,9 +9,10 @@ import msgspec
 
 from jobevents.backends.sql import page_of
 from jobevents.boundary import check_instant
-from jobevents.errors import KeyTaken
+from jobevents.errors import Busy, KeyTaken
 from jobevents.ids import sort_key
 from jobevents.job import DELETED, RUNNING, Job
+from jobevents.limits import Limit
 from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, is_overdue, run_of
 
 
@@ -22,7 +23,21 @@ class MemoryRuns:
         """Keep rows under the recorder's lock."""
         self._lock = lock
         self._jobs: dict[str, Job] = {}
+        self._running: dict[str, Job] = {}  # those of them that run
         self._holders: dict[tuple[str, str], str] = {}  # (name, key) -> the unfinished job that holds it
+
+    def check_limits(self, limits: Sequence[Limit], rows: Sequence[Job]) -> None:
+        """Count the other running jobs.
+
+        Raises:
+            Busy: a row would be one more than a limit lets run.
+        """
+        for job in rows:
+            for limit in limits if job.state == RUNNING else ():
+                others = (one for one in self._running.values() if one.job_id != job.job_id)
+                counted = (one.name if limit.column == "job_name" else one.queue for one in others)
+                if sum(value == limit.value for value in counted) >= limit.most:
+                    raise Busy(job_id=job.job_id, column=limit.column, value=limit.value, most=limit.most)
 
     def check_keys(self, jobs: Sequence[Job]) -> None:
         """Refuse rows whose idempotency key another unfinished job holds, in the table or among them.
@@ -53,10 +68,13 @@ class MemoryRuns:
         before = self._jobs.get(job.job_id)
         if before is not None and self._holders.get((before.name, before.key)) == job.job_id:
             del self._holders[before.name, before.key]
+        self._running.pop(job.job_id, None)
         if job.state == DELETED:
             self._jobs.pop(job.job_id, None)
             return
         self._jobs[job.job_id] = job
+        if job.state == RUNNING:
+            self._running[job.job_id] = job
         if _holds(job):
             self._holders[job.name, job.key] = job.job_id
 
@@ -98,14 +116,14 @@ class MemoryRuns:
         return self._holders.get((name, key)) if key else None
 
     def running_ids(self, name: str) -> Sequence[str]:
-        """Return the ids of the running jobs of a kind, sorted: looks at every job."""
+        """Return the ids of the running jobs of a kind, sorted."""
         with self._lock:
-            return sorted(job.job_id for job in self._jobs.values() if job.state == RUNNING and job.name == name)
+            return sorted(job.job_id for job in self._running.values() if job.name == name)
 
     def running(self, *, after: str, limit: int, now: datetime) -> Sequence[Held]:
-        """Return the next running jobs by id: looks at every job."""
+        """Return the next running jobs by id: looks at every one of them."""
         with self._lock:
-            later = (job for job in self._jobs.values() if job.state == RUNNING and job.job_id > after)
+            later = (job for job in self._running.values() if job.job_id > after)
             found = heapq.nsmallest(limit, later, key=lambda job: job.job_id)
         return [Held(job.job_id, job.worker, job.start, is_overdue(job, now)) for job in found]
 

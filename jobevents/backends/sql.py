@@ -168,6 +168,11 @@ class Statements:
         self.running_ids = (
             f'SELECT "id" FROM {runs} WHERE "job_name" = {mark} AND "status" = \'{RUNNING}\' ORDER BY "id"'
         )
+        # Another's: the job that starts may be taken over from a worker that was lost.
+        self.count_running = {
+            column: f'SELECT count(*) FROM {runs} WHERE "status" = \'{RUNNING}\' AND "{column}" = {mark} AND "id" <> {mark}'
+            for column in ("job_name", "queue")
+        }
         self.running = (
             f'SELECT "id", "worker_id", "start", "deadline" IS NOT NULL AND "deadline" <= {mark} FROM {runs} '
             f'WHERE "status" = \'{RUNNING}\' AND "id" > {mark} ORDER BY "id" LIMIT {mark}'

@@ -26,6 +26,7 @@ from jobevents.backends.tail import TailSubscription
 from jobevents.backends.wake import Wake
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
+from jobevents.limits import Limit
 from jobevents.log import Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
@@ -112,11 +113,13 @@ class SqliteRecorder(SQLiteProcessRecorder):
 
         Args:
             stored_events: 0..n, of any jobs.
-            kwargs: `rows`: Jobs as they are after these events; `tracking`: as in the library; others are passed over.
+            kwargs: `rows`: Jobs as they are after these events; `limits`: on how many of those may run;
+                `tracking`: as in the library; others are passed over.
 
         Raises:
             IntegrityError: an event's place is taken, or the tracking is not beyond the last.
             KeyTaken: an unfinished job holds the idempotency key of a row.
+            Busy: as many other jobs run as a limit lets.
             Unavailable, PermissionDenied, Corrupt: what the file says.
         """
         if not stored_events and not kwargs.get("rows") and kwargs.get("tracking") is None:
@@ -131,6 +134,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         stored_events: Sequence[StoredEvent],
         *,
         rows: Sequence[Job] = (),
+        limits: Sequence[Limit] = (),
         tracking: Tracking | None = None,
         **_: Any,
     ) -> list[int]:
@@ -141,6 +145,8 @@ class SqliteRecorder(SQLiteProcessRecorder):
                 ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
+        if limits:
+            self._rows.check_limits(c, limits, rows)
         for job in rows:
             self._rows.put(c, job)
         if tracking is not None:

@@ -7,8 +7,9 @@ from datetime import datetime
 from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS
-from jobevents.errors import InvalidValue, KeyTaken
-from jobevents.job import DELETED, Job
+from jobevents.errors import Busy, InvalidValue, KeyTaken
+from jobevents.job import DELETED, RUNNING, Job
+from jobevents.limits import Limit
 from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage
 
 
@@ -18,6 +19,18 @@ class SqliteRuns:
     def __init__(self, file: SqliteFile, tables: Tables) -> None:
         self._file = file
         self._sql = Statements(tables, EVENTS)
+
+    def check_limits(self, cursor: sqlite3.Cursor, limits: Sequence[Limit], rows: Sequence[Job]) -> None:
+        """Count the other running jobs, in the transaction that is to write the rows.
+
+        Raises:
+            Busy: a row would be one more than a limit lets run.
+        """
+        for job in rows:
+            for limit in limits if job.state == RUNNING else ():
+                asked = self._sql.count_running[limit.column], (limit.value, job.job_id)
+                if cursor.execute(*asked).fetchone()[0] >= limit.most:
+                    raise Busy(job_id=job.job_id, column=limit.column, value=limit.value, most=limit.most)
 
     def put(self, cursor: sqlite3.Cursor, job: Job) -> None:
         """Write a job's row in the cursor's transaction; one of a higher version stays, a deleted job's goes with its lines.

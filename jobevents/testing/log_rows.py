@@ -3,12 +3,15 @@
 # ruff: noqa: SIM300 - the expected value stands first
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+import msgspec
 import pytest
 
-from jobevents.errors import Conflict, KeyTaken
-from jobevents.events import Event, JobCanceled, JobDeleted, JobProgressed, new_event_id
+from jobevents.errors import Busy, Conflict, KeyTaken
+from jobevents.events import Event, JobCanceled, JobDeleted, JobProgressed, JobStarted, new_event_id
 from jobevents.job import fold
+from jobevents.limits import Limit
 from jobevents.log import EventLog
 from jobevents.store import RunFilter, RunTable, run_of
 from jobevents.testing.blob_races import together
@@ -173,9 +176,69 @@ class LogRows:
         assert ["b"] == [run.id for run in runs.list(RunFilter()).runs]
         assert 2 == len(ids_in(log, "a"))
 
+    @pytest.mark.parametrize("limit", [Limit("job_name", "render", 3), Limit("queue", "default", 3)])
+    def test_limit_is_exact(self, log: EventLog, runs: RunTable, limit: Limit) -> None:
+        """Of eight jobs started at once as many run as the limit lets, and of the others nothing is written."""
 
-def store(log: EventLog, events: Sequence[Event]) -> list[Event]:
+        def start(number: int) -> str:
+            store(log, [queued(f"a{number}")])
+            with suppress(Busy):
+                store(log, [started(f"a{number}")], limits=[limit])
+            return ""
+
+        together(start)
+
+        running = runs.running_ids("render")
+        assert 3 == len(running)
+        assert [2 if f"a{n}" in running else 1 for n in range(8)] == [log.head(f"a{n}").version for n in range(8)]
+
+    def test_limit_counts_its_own_kind(self, log: EventLog, runs: RunTable) -> None:
+        """Running jobs of other kinds and queues do not count, nor those that ended."""
+        for job_id in ("other", "ended"):
+            first = queued(job_id) if job_id == "ended" else msgspec.structs.replace(queued(job_id), name="mix")
+            store(log, [first, started(job_id)])
+        store(log, [JobCanceled(job_id="ended", version=3, id=new_event_id(), at=AT, start=2)])
+        store(log, [queued("a")])
+
+        store(log, [started("a")], limits=[Limit("job_name", "render", 1), Limit("queue", "slow", 1)])
+
+        assert ["a"] == list(runs.running_ids("render"))
+
+    def test_limit_lets_a_job_start_over(self, log: EventLog, runs: RunTable) -> None:
+        """A running job that is started anew takes no second place."""
+        store(log, [queued("a"), started("a")])
+
+        store(log, [started("a", 3)], limits=[Limit("job_name", "render", 1)])
+
+        assert ["a"] == list(runs.running_ids("render"))
+
+    def test_limit_names_itself(self, log: EventLog, runs: RunTable) -> None:
+        """Busy says which limit is reached, and by whose start."""
+        for job_id in ("a", "b"):
+            store(log, [queued(job_id)])
+        store(log, [started("a")])
+
+        with pytest.raises(Busy) as refused:
+            store(log, [started("b")], limits=[Limit("queue", "slow", 1), Limit("job_name", "render", 1)])
+
+        assert ("b", "job_name", "render") == (refused.value.job_id, refused.value.column, refused.value.value)
+
+    def test_slot_conflict_is_not_busy(self, log: EventLog, runs: RunTable) -> None:
+        """Where somebody else took the slot, that is what is told: the decision has to be made again."""
+        store(log, [queued("a"), started("a")])
+        store(log, [queued("b"), note("b", 2)])
+
+        with pytest.raises(Conflict):
+            store(log, [started("b")], limits=[Limit("job_name", "render", 1)])
+
+
+def started(job_id: str, version: int = 2) -> JobStarted:
+    """Return the start of a job."""
+    return JobStarted(job_id=job_id, version=version, id=new_event_id(), at=AT, attempt=1)
+
+
+def store(log: EventLog, events: Sequence[Event], *, limits: Sequence[Limit] = ()) -> list[Event]:
     """Append the next events of one job, with the row that follows from them and all before."""
     job_id, first = events[0].job_id, events[0].version
     before = fold(log.read(job_id, until=first - 1), job_id=job_id)
-    return log.append(events, rows=[fold(events, before)])
+    return log.append(events, rows=[fold(events, before)], limits=limits)
