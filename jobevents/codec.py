@@ -95,10 +95,10 @@ def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """An event as it goes into a recorder: with its chain, and the bytes already made."""
+    """An event as it goes into a recorder, which takes it for the library's StoredEvent: at a sixth of what one costs."""
 
     event: Event
-    data: bytes
+    state: bytes  # the bytes already made, with the chain
     chain: str
 
     @property
@@ -111,6 +111,11 @@ class Sealed(msgspec.Struct, frozen=True):
         """The event's version."""
         return self.event.version
 
+    @property
+    def topic(self) -> str:
+        """The event's type."""
+        return self.event.type
+
 
 class EventMapper(Mapper[str]):
     """What eventsourcing's EventStore maps with: our bytes, the event's type as the topic."""
@@ -121,7 +126,7 @@ class EventMapper(Mapper[str]):
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
         """Return what a recorder stores of a Sealed event."""
         event: Event = domain_event.event
-        return StoredEvent(event.job_id, event.version, event.type, domain_event.data)
+        return StoredEvent(event.job_id, event.version, event.type, domain_event.state)
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         """Return the event that was stored.

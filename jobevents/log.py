@@ -95,9 +95,8 @@ class EventLog:
         """
         try:
             sealed = self._seal(events, heads or {})
-            # Not EventStore.put: it makes a Recording and a Notification of each event, for nobody.
-            stored = [self._store.mapper.to_stored_event(one) for one in sealed]
-            self.recorder.insert_events(stored, rows=rows, limits=limits)
+            # Not EventStore.put: it makes a StoredEvent, a Recording and a Notification of each event, for nobody.
+            self.recorder.insert_events(sealed, rows=rows, limits=limits)  # type: ignore[arg-type]  # has what is read
         except IntegrityError as error:
             return self._settle(events, error)
         except PersistenceError as error:
