@@ -158,6 +158,8 @@ def check_instant(what: str, when: datetime) -> datetime:
     Raises:
         InvalidValue: when it has no zone, or is outside what UTC can name.
     """
+    if type(when) is datetime and when.tzinfo is UTC:  # almost every one is
+        return when
     if not isinstance(when, datetime):
         raise InvalidValue(f"{what} must be a datetime, not {type(when).__name__}")
     if when.tzinfo is None or when.utcoffset() is None:
