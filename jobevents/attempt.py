@@ -12,15 +12,16 @@ import logging
 import math
 import numbers
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
 from jobevents import boundary
-from jobevents.emit import By, Draft
+from jobevents.backoff import Backoff
+from jobevents.emit import By, Change, Decide, Draft
 from jobevents.errors import (
     AppendUnknown,
     Canceled,
@@ -48,6 +49,8 @@ PROGRESS_INTERVAL_S = 0.5  # at most two progress events a second for a job: eac
 CANCEL_CHECK_INTERVAL_S = 0.5  # how old the answer of `canceled` may be
 
 OnUnreadable = Literal["raise", "run"]
+RetryIn: TypeAlias = Callable[[int], float | None]
+"""Number of the try that failed -> seconds before the next; None for no other try. It must not raise."""
 UNREADABLE = (Unavailable, AppendUnknown, PermissionDenied, Corrupt)
 
 logger = logging.getLogger(__name__)
@@ -64,12 +67,17 @@ class Attempt:
         terms: Terms,
         on_unreadable: OnUnreadable,
         strict: bool = False,
+        retry_in: RetryIn | None = None,
+        patience: Backoff | None = None,
     ) -> None:
         self.job_id = job_id
         self._worker = worker
         self._terms = terms
         self._on_unreadable = on_unreadable
         self._strict = strict
+        self._retry_in = retry_in
+        self._patience = patience or Backoff(deadline_s=0)
+        self._is_entered = False
         self._job = Job(job_id=job_id)
         self._params: Any = None
         self._unknown: AppendUnknown | None = None
@@ -117,6 +125,7 @@ class Attempt:
         except BaseException:
             presence.leave(self.job_id, label)
             raise
+        self._is_entered = True
         self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
         return self
 
@@ -133,15 +142,27 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Record the outcome; the exception goes on to the caller.
+        """Record the outcome; the exception goes on to the caller. A second one is refused, as that of any old start.
 
         Raises:
             JobEventsError: with strict=True, when the outcome could not be recorded.
         """
         worker = self._worker
-        self._leave(
-            outcome_of(error, self._result, scrub=worker.scrub, counts=worker.counts, now=worker.emitter.clock())
+        outcome = outcome_of(
+            error,
+            self._result,
+            scrub=worker.scrub,
+            counts=worker.counts,
+            now=worker.emitter.clock(),
+            retry_in_s=self._next_try_in_s() if error is not None else None,
         )
+        self._leave(outcome)
+
+    def _next_try_in_s(self) -> float | None:
+        """Return the seconds before the next try, if this one fails and there is one left."""
+        if self._retry_in is None or not self.granted or self.number >= self._job.max_attempts:
+            return None
+        return self._retry_in(self.number)
 
     def give_back(self) -> None:
         """Put the job back instead of leaving the block: the work did not begin, or stops with its process; no try is counted.
@@ -157,7 +178,9 @@ class Attempt:
             self._adopt()
             self._conclude(outcome)
         finally:
-            self._worker.presence.leave(self.job_id, self._worker.label)
+            if self._is_entered:  # once: the job may be in another attempt of this process by now
+                self._is_entered = False
+                self._worker.presence.leave(self.job_id, self._worker.label)
 
     def _adopt(self) -> None:
         """Take the grant whose reply was lost, if it is in the log after all."""
@@ -301,7 +324,7 @@ class Attempt:
             return _refusal(job, self.start, outcome, ungranted=not self.granted)
 
         try:
-            change = self._worker.emitter.change(self.job_id, decide, self._by())
+            change = self._persistently(decide)
         except JobEventsError as error:
             self._warn(f"outcome not recorded outcome={outcome.type}", error)
             if self._strict:
@@ -310,6 +333,16 @@ class Attempt:
         if not change.events or isinstance(change.events[-1], TransitionRefused):
             self._worker.counts.add("outcomes_refused")
             logger.warning("outcome refused job_id=%s outcome=%s state=%s", self.job_id, outcome.type, change.job.state)
+
+    def _persistently(self, decide: Decide) -> Change:
+        """Append, and while the log is unavailable wait and try again for as long as `patience` has it."""
+        tries = self._patience.start()
+        while True:
+            try:
+                return self._worker.emitter.change(self.job_id, decide, self._by())
+            except Unavailable:  # nothing was written
+                if not tries.pause():
+                    raise
 
     def _by(self) -> By:
         return By(actor=self._worker.identity)

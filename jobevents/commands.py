@@ -34,6 +34,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | None = None
     max_attempts: int | None = None
     external: bool = False
+    trigger: str = "manual"  # schedule, manual, retry, replay or event (behaviour M1)
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -137,6 +138,7 @@ def _draft(wanted: Submission, now: datetime) -> _Draft:
         "priority": _whole("priority", wanted.priority, 0, -(2**15), 2**15 - 1),
         "max_attempts": _whole("max_attempts", wanted.max_attempts, 1, 1, 2**15 - 1),
         "external": wanted.external,
+        "trigger": boundary.check_name("trigger", wanted.trigger),
     }
     job_id = ids.new_id(name[:PREFIX_LIMIT], now) if wanted.id is None else wanted.id
     ids.validate(job_id)
@@ -227,6 +229,11 @@ def cancel(emitter: Emitter, job_id: str, by: By) -> CancelOutcome:
     if change.events:
         return CancelOutcome.CANCELED
     return CancelOutcome.ALREADY_FINAL if known(change.job) else CancelOutcome.UNKNOWN
+
+
+def drop(emitter: Emitter, job_id: str, draft: Draft, by: By) -> None:
+    """End a job that waits without starting it; nothing when it does not wait any more."""
+    emitter.change(job_id, lambda job: [draft] if job.state == QUEUED else [], by)
 
 
 def retry(emitter: Emitter, job_id: str, by: By) -> None:

@@ -59,6 +59,10 @@ def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "") -> Chan
         if terms.if_due and job.state != RUNNING and not (job.state == QUEUED and due_at(job) <= now):
             raise Refused(f"the job is not due state={job.state} due={due_at(job).isoformat()}", job_id=job_id)
         why = _why_lost(worker, job, now) if job.state == RUNNING else ""
+        if (
+            terms.if_due and why and not job.external and job.attempt >= job.max_attempts
+        ):  # the reaper fails it (DEL-12)
+            raise Refused(f"the job was lost in its last try max_attempts={job.max_attempts}", job_id=job_id)
         if job.cancel_requested_at is not None:  # its worker died, failed or gave it back after the request (CAN-08)
             if JobCanceled not in allowed(job.state):
                 raise AlreadyCanceled("a cancel was asked for", job_id=job_id)

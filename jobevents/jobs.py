@@ -4,18 +4,20 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
 from jobevents import boundary, commands, ids, importing, records
-from jobevents.attempt import Attempt, OnUnreadable
+from jobevents.attempt import Attempt, OnUnreadable, RetryIn
+from jobevents.backoff import Backoff
 from jobevents.blobs import Blobs
 from jobevents.commands import CancelOutcome, Submission, Submitted
 from jobevents.emit import By, Emitter, Observer
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
-from jobevents.events import Event
+from jobevents.events import Event, JobFailed, JobSkipped
 from jobevents.guard import Terms, Worker
 from jobevents.importing import Report
 from jobevents.job import Job, fold
@@ -31,6 +33,7 @@ from jobevents.workers import LEASE_S, Leases
 
 if TYPE_CHECKING:
     from jobevents.aio import AioJobs
+    from jobevents.registry import Registry
 
 S = TypeVar("S", bound=Status)
 
@@ -69,6 +72,7 @@ class Jobs:
         self._blobs = blobs
         self._prefix = f"{prefix}/" if prefix else ""
         self._closers: list[Callable[[], None]] = []
+        self.registry: Registry | None = None
         self._actor = actor
         self._scrub = scrub or _keep
         self._on_unreadable: OnUnreadable = on_unreadable
@@ -100,6 +104,10 @@ class Jobs:
     def blob_name(self, name: str) -> str:
         """Return the full name of one of our blobs: under the prefix of this log."""
         return self._prefix + name
+
+    def use(self, registry: "Registry") -> None:
+        """Have `submit` take from the registry what it is not told, and refuse params that do not fit; a runner does so too."""
+        self.registry = registry
 
     @property
     def aio(self) -> "AioJobs":
@@ -163,7 +171,7 @@ class Jobs:
 
         Raises: as `submit`.
         """
-        return commands.submit(self._emitter, self._scrubbed(wanted), self._by(actor, reason))
+        return commands.submit(self._emitter, self._completed(wanted), self._by(actor, reason))
 
     def submit_many(
         self, wanted: Sequence[Submission | Mapping[str, Any]], *, actor: str | None = None, reason: str = ""
@@ -176,7 +184,7 @@ class Jobs:
             asked = [one if isinstance(one, Submission) else Submission(**one) for one in wanted]
         except TypeError as error:
             raise InvalidValue(f"not a submission: {error}") from error
-        answers = commands.submit_many(self._emitter, [self._scrubbed(one) for one in asked], self._by(actor, reason))
+        answers = commands.submit_many(self._emitter, [self._completed(one) for one in asked], self._by(actor, reason))
         return [answer.job_id for answer in answers]
 
     def attempt(
@@ -189,6 +197,8 @@ class Jobs:
         strict: bool = False,
         limits: Sequence[Limit] = (),
         if_due: bool = False,
+        retry_in: RetryIn | None = None,
+        patience: Backoff | None = None,
     ) -> Attempt:
         """Return the guarded attempt at a job, to be used in a `with` block; entering it raises when it is refused.
 
@@ -199,6 +209,8 @@ class Jobs:
             strict: raise when the outcome cannot be recorded, instead of warning.
             limits: on how many jobs run at once, over all workers of this log: it is Busy when one is reached.
             if_due: refuse a job that is not queued for now, for deliveries that may be of the past.
+            retry_in: how long a job with tries left waits after a failure; without it, it stays failed.
+            patience: how to try again while the outcome cannot be recorded; without it, once.
         """
         return Attempt(
             Worker(
@@ -214,6 +226,8 @@ class Jobs:
             terms=Terms(deadline_s, limits, if_due),
             on_unreadable=on_unreadable or self._on_unreadable,
             strict=strict,
+            retry_in=retry_in,
+            patience=patience,
         )
 
     def reap(self) -> Reaped:
@@ -231,6 +245,15 @@ class Jobs:
     def cancel(self, job_id: str, *, actor: str | None = None, reason: str = "") -> CancelOutcome:
         """Cancel a job that has not started, or ask the worker of a running one to stop; the answer says which."""
         return commands.cancel(self._emitter, _id(job_id), self._by(actor, reason))
+
+    def skip(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
+        """Pass over a queued job: it has ended as skipped; nothing when it is not queued any more."""
+        commands.drop(self._emitter, _id(job_id), JobSkipped, self._by(actor, reason))
+
+    def fail(self, job_id: str, error: str, *, kind: str = "", actor: str | None = None, reason: str = "") -> None:
+        """Fail a queued job that cannot be started; nothing when it is not queued any more."""
+        failed = partial(JobFailed, error=boundary.clean_text(error, boundary.ERROR_LIMIT), kind=kind)
+        commands.drop(self._emitter, _id(job_id), failed, self._by(actor, reason))
 
     def retry(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
         """Queue a failed job for another try.
@@ -368,8 +391,9 @@ class Jobs:
     ) -> None:
         self.close()
 
-    def _scrubbed(self, wanted: Submission) -> Submission:
-        return msgspec.structs.replace(wanted, params=self._scrub(wanted.params))
+    def _completed(self, wanted: Submission) -> Submission:
+        scrubbed = msgspec.structs.replace(wanted, params=self._scrub(wanted.params))
+        return scrubbed if self.registry is None else self.registry.complete(scrubbed)
 
     def _by(self, actor: str | None, reason: str) -> By:
         return By(actor=self._actor if actor is None else actor, reason=reason)

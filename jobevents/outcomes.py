@@ -1,7 +1,7 @@
 """How an attempt ends, as the event that says so: whatever is raised or returned, there is one that can be stored."""
 
 import traceback
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 
 from jobevents import boundary
 from jobevents.emit import Draft
-from jobevents.errors import Canceled, InvalidValue, Snooze
+from jobevents.errors import Abandon, Canceled, InvalidValue, Snooze
 from jobevents.events import JobCanceled, JobFailed, JobRequeued, JobSucceeded
 from jobevents.telemetry import Counts
 
@@ -29,9 +29,19 @@ GIVEN_BACK = Outcome("JobRequeued", partial(JobRequeued, cause="shutdown"), wait
 
 
 def outcome_of(
-    error: BaseException | None, result: Any, *, scrub: boundary.Scrub, counts: Counts, now: datetime
+    error: BaseException | None,
+    result: Any,
+    *,
+    scrub: boundary.Scrub,
+    counts: Counts,
+    now: datetime,
+    retry_in_s: float | None = None,
 ) -> Outcome:
-    """Return what leaving an attempt's block means; never raises, so that the end of a job is always recorded."""
+    """Return what leaving an attempt's block means; never raises, so that the end of a job is always recorded.
+
+    Args:
+        retry_in_s: seconds before the next try of what failed, unless it is to be abandoned; None: it stays failed.
+    """
     match error:
         case None:
             return Outcome("JobSucceeded", partial(JobSucceeded, result=storable_result(result, scrub, counts)))
@@ -40,7 +50,7 @@ def outcome_of(
         case BaseExceptionGroup() if error.split(Canceled)[1] is None:  # what a task group makes of it
             return Outcome("JobCanceled", JobCanceled)
         case Snooze():
-            due = _later(now, error)
+            due = _later(now, error.delay)
             return Outcome("JobRequeued", partial(JobRequeued, cause="snooze", scheduled_at=due), waits=True)
         case _:
             text = _text(describe(error), error, boundary.ERROR_LIMIT, scrub, counts)
@@ -50,7 +60,15 @@ def outcome_of(
                 kind=boundary.clean_text(type(error).__name__, boundary.NAME_LIMIT),
                 traceback=_text(_lines_of(error), error, boundary.TRACEBACK_LIMIT, scrub, counts),
             )
-            return Outcome("JobFailed", failed, detail=boundary.clean_text(text, boundary.TITLE_LIMIT))
+            detail = boundary.clean_text(text, boundary.TITLE_LIMIT)
+            if retry_in_s is None or _is_abandoned(error):
+                return Outcome("JobFailed", failed, detail=detail)
+            again = partial(failed, retry_at=_later(now, timedelta(seconds=retry_in_s)))
+            return Outcome("JobFailed", again, detail=detail, waits=True)
+
+
+def _is_abandoned(error: BaseException) -> bool:
+    return isinstance(error, Abandon) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Abandon) is not None)
 
 
 def storable_result(result: Any, scrub: boundary.Scrub, counts: Counts) -> Any:
@@ -98,8 +116,8 @@ def _lines_of(error: BaseException) -> str:
         return ""
 
 
-def _later(now: datetime, snooze: Snooze) -> datetime:
+def _later(now: datetime, delay: timedelta) -> datetime:
     try:
-        return now + snooze.delay
+        return now + delay
     except OverflowError:  # beyond the calendar: as late as it goes
         return datetime.max.replace(tzinfo=UTC)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jobevents import attempt as attempts
+from jobevents.backoff import Backoff
 from jobevents.errors import (
     Abandon,
     AlreadyCanceled,
@@ -912,3 +913,98 @@ def test_a_cancel_request_alone_ends_nothing(jobs: Jobs) -> None:
         assert "running" == jobs.get(job_id).state
 
     assert [1, 0] == [len(of(jobs, job_id, CancelRequested)), len(of(jobs, job_id, JobCanceled))]
+
+
+# Another try
+
+
+def fail(jobs: Jobs, job_id: str, error: BaseException, **options: Any) -> None:
+    """Let a try end with an error."""
+    with contextlib.suppress(type(error)), jobs.attempt(job_id, **options):
+        raise error
+
+
+def test_a_failed_try_with_tries_left_waits_for_the_next(jobs: Jobs) -> None:
+    """Its error is kept, and the wait is what is asked for after this try."""
+    job_id = jobs.submit("render", max_attempts=3)
+
+    fail(jobs, job_id, OSError("no disk"), retry_in=lambda attempt: attempt * 10.0)
+
+    job = jobs.job(job_id)
+    assert ("queued", "no disk", 1) == (job.state, job.error, job.tries)
+    assert START + timedelta(seconds=10) == job.scheduled_at
+
+
+@pytest.mark.parametrize(
+    ("error", "retry_in"),
+    [
+        (Abandon("hopeless"), lambda _: 1.0),
+        (BaseExceptionGroup("two", [OSError(), Abandon("hopeless")]), lambda _: 1.0),
+        (OSError("no disk"), lambda _: None),
+        (OSError("no disk"), None),
+    ],
+    ids=["abandoned", "abandoned in a group", "not wanted", "not said"],
+)
+def test_what_is_given_up_stays_failed(jobs: Jobs, error: BaseException, retry_in: attempts.RetryIn | None) -> None:
+    """Whatever tries are left."""
+    job_id = jobs.submit("render", max_attempts=3)
+
+    fail(jobs, job_id, error, retry_in=retry_in)
+
+    assert "failed" == jobs.get(job_id).state
+
+
+def test_the_last_try_stays_failed(jobs: Jobs, clock: Clock) -> None:
+    """No wait is asked for when no try is left."""
+    job_id = jobs.submit("render", max_attempts=2)
+    asked: list[int] = []
+
+    for _ in range(2):
+        fail(jobs, job_id, OSError("no disk"), retry_in=lambda attempt: asked.append(attempt) or 0.0)
+
+    assert ("failed", [1]) == (jobs.get(job_id).state, asked)
+
+
+def test_can_01_a_canceled_job_that_fails_is_not_tried_again(jobs: Jobs) -> None:
+    """CAN-01: nobody wants the next try."""
+    job_id = jobs.submit("render", max_attempts=3)
+
+    with contextlib.suppress(OSError), jobs.attempt(job_id, retry_in=lambda _: 1.0):
+        other_jobs(jobs).cancel(job_id)
+        raise OSError("no disk")
+
+    assert "canceled" == jobs.get(job_id).state
+
+
+def test_an_outcome_is_tried_again_with_patience(failing: tuple[Jobs, FailingRecorder]) -> None:
+    """While the log is unavailable, for as long as it is told to."""
+    jobs, recorder = failing
+    job_id = jobs.submit("render")
+    waits: list[float] = []
+    outage = contextlib.ExitStack()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            outage.close()
+
+    with jobs.attempt(job_id, patience=Backoff(sleep=sleep)):
+        outage.enter_context(recorder.refusing())
+
+    assert ("succeeded", 3) == (jobs.get(job_id).state, len(waits))
+
+
+def test_a_second_end_of_an_attempt_is_refused(jobs: Jobs) -> None:
+    """A handler that was given up ends at last: one refusal is kept, and the job's next attempt is left alone."""
+    job_id = jobs.submit("render", max_attempts=2)
+    first = enter(jobs, job_id)
+    first.give_back()
+
+    with jobs.attempt(job_id) as second:
+        first.result("late")
+        first.__exit__(None, None, None)
+        assert job_id in jobs.presence._life.names[""].running
+        second.result("in time")
+
+    assert "in time" == jobs.job(job_id).result
+    assert 1 == len(of(jobs, job_id, TransitionRefused))
