@@ -54,6 +54,11 @@ def _picture(match: re.Match[str]) -> str:
     return "\ufffd" if code >= 0xD800 else "\u2421" if code == 0x7F else chr(0x2400 + code)
 
 
+def hide_password(url: str) -> str:
+    """Return a URL, or what was meant to be one, without what could be its password: for messages."""
+    return re.sub(r"(//[^/@:?#]*):.*@", r"\1@", re.sub(r"(password=)[^&#]*", r"\1***", url))
+
+
 def _without_middle(data: bytes, limit: int) -> str:
     room = limit - len(_mark(len(data)).encode())
     if room < 2:

@@ -12,7 +12,11 @@ from jobevents.jobs import Jobs
 
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="JOBEVENTS_URL", help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db)."),
+    typer.Option(
+        "--url",
+        envvar="JOBEVENTS_URL",
+        help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db), postgresql://user@host/database.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as is done anyhow when the output is no terminal.")]
 JobId = Annotated[str, typer.Argument(help="The job's id.")]

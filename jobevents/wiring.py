@@ -1,6 +1,7 @@
 """The composition root: a URL becomes Jobs. The one place that knows which backends and views there are; each comes lazily."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +15,7 @@ from jobevents.workers import LEASE_S, identity
 if TYPE_CHECKING:
     from jobevents.attempt import OnUnreadable
     from jobevents.backends.memory import MemoryRecorder
+    from jobevents.backends.postgres import PostgresRecorder
     from jobevents.backends.sqlite import SqliteRecorder
     from jobevents.jobs import Jobs
     from projections.positions import Positions
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
 
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
+_POSTGRES = ("postgresql", "postgres")  # schemes
 Synchronous = Literal["full", "normal"]
 Beside = Callable[[], Blobs]
 
-_LOGS = "memory://, sqlite:///data/jobs.db"
-_BLOB_EXAMPLES = "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, gs://bucket/prefix"
+_LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database"
+_BLOB_EXAMPLES = (
+    "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, postgresql://user@host/database, gs://bucket/prefix"
+)
 
 
 def connect(
@@ -39,6 +44,8 @@ def connect(
     clock: Callable[[], datetime] | None = None,
     scrub: boundary.Scrub | None = None,
     tables: tuple[str, str] | None = None,
+    schema: str = "",
+    poll_interval_s: float = 0,
     on_unreadable: "OnUnreadable | None" = None,
     adopt_deletes: bool = False,
     lease_s: float = LEASE_S,
@@ -48,13 +55,18 @@ def connect(
 
     Args:
         url: `memory://`, or `sqlite:///relative.db` and `sqlite:////absolute.db`, with `?synchronous=normal` for commits that
-            survive a crash of the process but not of the machine, and `?lock_timeout_s=30`.
-        blobs: where projections live: Blobs, or a URL for `open_blobs`; by default memory, or files beside the SQLite file.
+            survive a crash of the process but not of the machine, and `?lock_timeout_s=30`; or
+            `postgresql://user:password@host:port/database`, with libpq's options, `timeout_s=30` (how long a call tries before
+            it is Unavailable) and `pool_size=10`; its tables are made by `migrate` alone.
+        blobs: where projections live: Blobs, or a URL for `open_blobs`; by default memory, files beside the SQLite file, or a
+            table beside the log's in Postgres.
         inline: write status.json in this process after every event, for services that run no projector.
         actor: who writes, where a call does not say.
         clock: aware UTC now; for tests.
         scrub: called on params, fields, errors and results before they are encoded.
         tables: names of the tables of runs and of their log lines, default `("job_runs", "job_run_logs")`.
+        schema: of a Postgres database, where the tables are; default `public`, or `?schema=` of the URL.
+        poll_interval_s: of a Postgres database: how late a commit is seen at most when its notification was lost; default 1 s.
         on_unreadable: what an attempt does when the log cannot be read: "raise" (default) or "run".
         adopt_deletes: a status that somebody removed by hand is a deleted job, instead of one to be written again.
         lease_s: seconds after which a worker that gives no sign is dead, and its jobs are lost; 0.1 s to a day.
@@ -69,7 +81,8 @@ def connect(
     from jobevents.jobs import Jobs
     from jobevents.log import EventLog
 
-    recorder, beside = _open_log(url, tables or ("job_runs", "job_run_logs"), create=create)
+    named = tables or ("job_runs", "job_run_logs")
+    recorder, beside = _open_log(url, named, create=create, schema=schema, poll_interval_s=poll_interval_s)
     store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs or beside(), "")
     jobs = Jobs(
         Emitter(EventLog(recorder, recorder.translate), clock=clock or _utc_now),
@@ -89,9 +102,19 @@ def connect(
     return jobs
 
 
-def _open_log(url: str, tables: tuple[str, str], *, create: bool) -> "tuple[MemoryRecorder | SqliteRecorder, Beside]":
+def _open_log(
+    url: str, tables: tuple[str, str], *, create: bool, schema: str, poll_interval_s: float
+) -> "tuple[MemoryRecorder | SqliteRecorder | PostgresRecorder, Beside]":
     """Return the recorder behind a URL, and what makes the blobs beside it."""
     parts = urlsplit(url)
+    if parts.scheme in _POSTGRES:
+        with _extra("postgres"):
+            from jobevents.backends.postgres import PostgresRecorder
+
+        database = PostgresRecorder.open(url, tables=tables, schema=schema, poll_interval_s=poll_interval_s)
+        return database, database.blobs
+    if schema or poll_interval_s:
+        raise Misconfigured("schema and poll_interval_s are options of a log in Postgres: leave them out")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     match parts.scheme:
         case "memory":
@@ -111,7 +134,7 @@ def _open_log(url: str, tables: tuple[str, str], *, create: bool) -> "tuple[Memo
             )
             return recorder, lambda: FileBlobs(path.with_name(f"{path.stem}-blobs"))
         case _:
-            raise Misconfigured(f"no event log for this URL url={url!r}; use one of {_LOGS}")
+            raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
 
 
 def projector(jobs: "Jobs", names: Sequence[str] = (), *, leased: bool = True) -> "Projector":
@@ -249,8 +272,13 @@ def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
     Raises:
         Misconfigured: the URL's log has no tables.
     """
+    if urlsplit(url).scheme in _POSTGRES:
+        with _extra("postgres"):
+            from jobevents.backends import postgres
+
+        return postgres.ddl(url, tables=tables or ("", ""))
     if urlsplit(url).scheme != "sqlite":
-        raise Misconfigured(f"this log has no tables url={url!r}")
+        raise Misconfigured(f"this log has no tables url={boundary.hide_password(url)!r}")
     from jobevents.backends import sql, sqliteschema
 
     return sqliteschema.ddl(sql.Tables(*tables or ()))
@@ -264,8 +292,13 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
         Unavailable, PermissionDenied, Corrupt: what the file says.
     """
     parts = urlsplit(url)
+    if parts.scheme in _POSTGRES:
+        with _extra("postgres"):
+            from jobevents.backends import postgres
+
+        return postgres.migrate(url, tables=tables or ("", ""))
     if parts.scheme != "sqlite":
-        raise Misconfigured(f"this log has no tables url={url!r}")
+        raise Misconfigured(f"this log has no tables url={boundary.hide_password(url)!r}")
     from jobevents.backends import sql, sqliteschema
 
     return sqliteschema.migrate(_sqlite_path(parts, url), tables=sql.Tables(*tables or ()))
@@ -274,7 +307,8 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
 def open_blobs(url: str) -> tuple[Blobs, str]:
     """Return (blobs, prefix) for a URL: names under `prefix` in a store of `blobs`.
 
-    `memory://`, `file:///directory` (or a plain path), `sqlite:///file.db`, `gs://bucket/prefix`.
+    `memory://`, `file:///directory` (or a plain path), `sqlite:///file.db`, `postgresql://user@host/database` (where `migrate`
+    has made the tables), `gs://bucket/prefix`.
 
     Raises:
         Misconfigured: the URL names no such store.
@@ -291,6 +325,11 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             from jobevents.backends.sqlblobs import SqliteBlobs
 
             return SqliteBlobs(_sqlite_path(parts, url)), ""
+        case "postgresql" | "postgres":
+            with _extra("postgres"):
+                from jobevents.backends import postgres
+
+            return postgres.open_blobs(url), ""
         case "gs":
             from jobevents.backends.gcs import GcsBlobs
 
@@ -298,7 +337,9 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
                 raise Misconfigured(f"no bucket in the URL url={url!r}; write gs://bucket/prefix")
             return GcsBlobs(parts.netloc), parts.path.strip("/")
         case _:
-            raise Misconfigured(f"no blobs for this URL url={url!r}; use one of {_BLOB_EXAMPLES}")
+            raise Misconfigured(
+                f"no blobs for this URL url={boundary.hide_password(url)!r}; use one of {_BLOB_EXAMPLES}"
+            )
 
 
 def _write_statuses_inline(jobs: "Jobs", blobs: Blobs, prefix: str) -> None:
@@ -310,6 +351,17 @@ def _write_statuses_inline(jobs: "Jobs", blobs: Blobs, prefix: str) -> None:
     writer = StatusWriter(blobs, prefix, adopt=adopt, adopt_deletes=jobs.adopt_deletes, counts=jobs.counts)
     inline = InlineStatus(writer, blobs.min_write_interval_s)
     jobs.observe(inline, close=inline.close)
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Say how to install what an import in the block is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise Misconfigured(
+            f"a package is missing error={error}: run `python -m pip install 'jobevents[{name}]'`"
+        ) from error
 
 
 def _no_more(options: dict[str, str], url: str) -> None:

@@ -7,7 +7,7 @@ Times go in as fixed-width UTC text, whose order is that of time; one instant ha
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -73,7 +73,7 @@ LOG_COLUMNS: Mapping[str, Kind] = {
     "attrs": "json",
 }
 
-_OPTIONAL = frozenset(
+OPTIONAL = frozenset(
     {"params", "started_at", "finished_at", "result", "error", "cancel_requested_at", "fields", "deadline", "attrs"}
 )  # NULL when there is none
 _RUN_KEYS = JobRun.__struct_fields__
@@ -130,7 +130,7 @@ def table_ddl(tables: Tables, types: Mapping[Kind, str], *, without: Collection[
     def columns(of: Mapping[str, Kind]) -> Iterator[str]:
         for name, kind in of.items():
             if name not in without:
-                yield f'    "{name}" {types[kind]}' + ("" if name in _OPTIONAL else " NOT NULL")
+                yield f'    "{name}" {types[kind]}' + ("" if name in OPTIONAL else " NOT NULL")
 
     return [
         f'CREATE TABLE "{runs}" (\n' + ",\n".join([*columns(RUN_COLUMNS), '    PRIMARY KEY ("id")']) + "\n)",
@@ -278,6 +278,8 @@ def log_row(line: JobLog) -> Row:
         line.run_id,
         line.seq,
         line.attempt,
+    if isinstance(values["progress"], float) and values["progress"].is_integer():  # SQLite makes 40 of 40.0 itself
+        values["progress"] = int(values["progress"])
         time_text(line.at),
         line.level,
         line.message,
@@ -292,7 +294,7 @@ def log_from(row: Row) -> JobLog:
         run_id=run_id,
         seq=seq,
         attempt=attempt,
-        at=datetime.fromisoformat(at),
+        at=_instant(at) or NEVER,
         level=level,
         message=message,
         attrs={} if attrs is None else _decode(attrs),
@@ -309,8 +311,9 @@ def page_of(filter: RunFilter) -> tuple[int, int, int]:
 _TIMES = tuple(name for name in _RUN_KEYS if RUN_COLUMNS[name] == "time")
 
 
-def _instant(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+def _instant(value: str | datetime | None) -> datetime | None:
+    """Return a time of a row in UTC, whether the database knows times or keeps their text."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value and value.astimezone(UTC)
 
 
 def _time(when: datetime | None) -> str | None:
