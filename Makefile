@@ -23,10 +23,8 @@ lint: environment  ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: environment  ## every benchmark, each in its own process
-	@for file in benchmarks/bench_*.py; do \
-	    if [ -e "$$file" ]; then echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || exit; else echo "no benchmarks"; fi; \
-	done
+bench: environment  ## what things cost, in minutes; ARGS="append-one --scale full --json FILE" and more: ARGS=--help
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 diagram: environment  ## write the picture of the transitions into CONTRIBUTING.md again
 	@$(BIN)/python -m tests.diagram
