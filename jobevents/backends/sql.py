@@ -268,6 +268,8 @@ def run_from(row: Row) -> JobRun:
     values["error"] = None if values["error"] is None else _decode_error(values["error"])
     for name in _TIMES:
         values[name] = _instant(values[name])
+    if isinstance(values["progress"], float) and values["progress"].is_integer():  # SQLite makes 40 of 40.0 itself
+        values["progress"] = int(values["progress"])
     values["external"] = bool(values["external"])
     return JobRun(**values)
 
@@ -278,8 +280,6 @@ def log_row(line: JobLog) -> Row:
         line.run_id,
         line.seq,
         line.attempt,
-    if isinstance(values["progress"], float) and values["progress"].is_integer():  # SQLite makes 40 of 40.0 itself
-        values["progress"] = int(values["progress"])
         time_text(line.at),
         line.level,
         line.message,
