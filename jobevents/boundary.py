@@ -82,6 +82,14 @@ def _exactly_text(what: str, text: str) -> str:
     return str.__str__(text)
 
 
+def describe(error: BaseException) -> str:
+    """Return the text of an exception, or its class name where it has none or cannot say it."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001  # an exception whose __str__ fails must not hide that the job failed
+        return type(error).__name__
+
+
 def check_name(what: str, text: str, *, optional: bool = False) -> str:
     """Return an identifier (job name, queue, key) as it is, or refuse it: identifiers are never changed.
 

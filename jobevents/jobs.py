@@ -130,6 +130,7 @@ class Jobs:
         priority: int | None = None,
         max_attempts: int | None = None,
         external: bool = False,
+        trigger: str = "manual",
         actor: str | None = None,
         reason: str = "",
     ) -> str:
@@ -144,6 +145,7 @@ class Jobs:
             delay: not before; seconds or a timedelta from now.
             max_attempts: tries before it stays failed.
             external: the caller's own task queue delivers it.
+            trigger: what led to it: schedule, manual, retry, replay or event.
 
         Raises:
             InvalidValue: something cannot be stored; nothing was written.
@@ -163,6 +165,7 @@ class Jobs:
             priority=priority,
             max_attempts=max_attempts,
             external=external,
+            trigger=trigger,
         )
         return self.submit_or_find(wanted, actor=actor, reason=reason).job_id
 

@@ -68,6 +68,11 @@ class EventLog:
         self._select_records: SelectRecords | None = getattr(recorder, "select_records", None)
         self._translate = translate
 
+    @property
+    def is_durable(self) -> bool:
+        """Tell whether it outlives this process."""
+        return bool(getattr(self.recorder, "is_durable", True))
+
     def append(
         self,
         events: Sequence[Event],

@@ -53,7 +53,7 @@ def outcome_of(
             due = _later(now, error.delay)
             return Outcome("JobRequeued", partial(JobRequeued, cause="snooze", scheduled_at=due), waits=True)
         case _:
-            text = _text(describe(error), error, boundary.ERROR_LIMIT, scrub, counts)
+            text = _text(boundary.describe(error), error, boundary.ERROR_LIMIT, scrub, counts)
             failed = partial(
                 JobFailed,
                 error=text,
@@ -90,14 +90,6 @@ def scrubbed(value: Any, scrub: boundary.Scrub) -> Any:
         return scrub(value)
     except Exception as error:  # the user's code, called amid the user's work
         raise InvalidValue(f"scrub failed error={type(error).__name__}") from error
-
-
-def describe(error: BaseException) -> str:
-    """Return the text of an exception, or its class name where it has none or cannot say it."""
-    try:
-        return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001  # an exception whose __str__ fails must not hide that the job failed
-        return type(error).__name__
 
 
 def _text(text: str, error: BaseException, limit: int, scrub: boundary.Scrub, counts: Counts) -> str:

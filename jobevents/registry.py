@@ -19,13 +19,13 @@ import msgspec
 from jobevents import boundary
 from jobevents.errors import InvalidValue, Misconfigured
 from jobevents.retries import Exponential
+from jobevents.runlog import LogPolicy
 from jobevents.schedules import Schedule, parse
 
 if TYPE_CHECKING:
     from jobevents.commands import Submission
 
 OnBusy = Literal["enqueue", "skip", "replace"]
-LogPolicy = Literal["off", "failure", "always"]
 Backoff = Callable[[int, str], float]
 """(number of the next try, the job's id) -> seconds before it: pure."""
 

@@ -1,0 +1,133 @@
+"""The threads that run handlers, and the few runs that wait for them."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from jobevents.queue import Reservation
+
+AHEAD_S = 0.05  # seconds of work that may wait here: others could begin it meanwhile
+AHEAD_MOST = 64  # runs that may wait
+PACE_WEIGHT = 0.2  # of the newest run in the mean of how long runs take
+
+
+class Crew:
+    """A number of threads that take what is put, each one run at a time."""
+
+    def __init__(
+        self,
+        size: int,
+        work: Callable[[Reservation], bool],
+        *,
+        ahead: int | None = None,
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Start no thread yet.
+
+        Args:
+            work: runs one, and tells whether its thread is still one of the crew.
+            ahead: how many runs may wait for a thread; None: as many as at the pace of late are begun within `AHEAD_S`.
+        """
+        self.size = size
+        self.ahead = ahead
+        self._work = work
+        self._monotonic = monotonic
+        self._ready: deque[tuple[Reservation, float]] = deque()
+        self._busy = 0
+        self._pace_s: float | None = None
+        self._is_closed = False
+        self._is_hurried = False
+        self._changed = threading.Condition()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for _ in range(self.size):
+            self.hire()
+
+    def hire(self, first: Callable[[], object] | None = None) -> None:
+        """Start one more thread, in the place of one that is left to a handler that does not stop; it makes a call first."""
+        threading.Thread(target=self._run, args=(first,), name="jobevents-worker", daemon=True).start()
+
+    def wait_for_room(self, timeout_s: float) -> int:
+        """Return how many runs should be put now, one a free thread and of short ones some ahead; wait while it is none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._room(), timeout_s)
+            return 0 if self._is_closed else self._room()
+
+    def _room(self) -> int:
+        ahead = self._ahead_at_pace() if self.ahead is None else self.ahead
+        waiting = len(self._ready)
+        free = self.size - self._busy - waiting
+        return free + ahead if waiting <= ahead // 2 else 0  # in batches: each is a transaction of the queue
+
+    def _ahead_at_pace(self) -> int:
+        if not self._pace_s:
+            return 0
+        return min(AHEAD_MOST, int(self.size * AHEAD_S / self._pace_s))
+
+    def put(self, reservation: Reservation) -> bool:
+        """Have a run begun as soon as a thread is free; False when the crew takes no more."""
+        with self._changed:
+            if self._is_closed:
+                return False
+            self._ready.append((reservation, self._monotonic()))
+            self._changed.notify_all()
+            return True
+
+    def take_back(self, older_s: float = 0.0) -> list[Reservation]:
+        """Return the runs that have waited for so long and were not begun: they never will be here."""
+        with self._changed:
+            limit = self._monotonic() - older_s
+            found = [one for one, since in self._ready if since <= limit]
+            self._ready = deque((one, since) for one, since in self._ready if since > limit)
+            return found
+
+    def close(self) -> list[Reservation]:
+        """Begin no more, let the threads end with what they do, and return the runs that were not begun."""
+        with self._changed:
+            self._is_closed = True
+            found = [one for one, _ in self._ready]
+            self._ready.clear()
+            self._changed.notify_all()
+            return found
+
+    def wait_until_idle(self, timeout_s: float) -> bool:
+        """Wait until nothing runs and nothing waits here, or hurry is needed; False when something still runs or waits."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_hurried or self._is_idle(), timeout_s)
+            return self._is_idle()
+
+    def hurry(self) -> None:
+        """End every wait for handlers, now and from now on."""
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        return not self._busy and not self._ready
+
+    def _run(self, first: Callable[[], object] | None) -> None:
+        if first is not None:
+            first()
+            with self._changed:
+                self._busy -= 1  # of the thread whose place this one takes
+                self._changed.notify_all()
+        while (reservation := self._next()) is not None:
+            began = self._monotonic()
+            stays = self._work(reservation)
+            if not stays:
+                return
+            with self._changed:
+                self._busy -= 1
+                took = self._monotonic() - began
+                self._pace_s = took if self._pace_s is None else self._pace_s + PACE_WEIGHT * (took - self._pace_s)
+                self._changed.notify_all()
+
+    def _next(self) -> Reservation | None:
+        with self._changed:
+            while not self._ready:
+                if self._is_closed:
+                    return None
+                self._changed.wait()
+            self._busy += 1
+            return self._ready.popleft()[0]

@@ -1,0 +1,132 @@
+"""A queue or a store of the user's own beside the log: runs are brought to it, and requests to cancel are heard from it.
+
+The log stays the truth. What could not be brought when it was written is brought by the next sweep; a queue may hand a run
+out twice, since the guard lets one start win.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from jobevents.errors import JobEventsError, NotFound
+from jobevents.events import Event, JobCanceled, JobDeleted, JobFailed, JobQueued, JobRecorded, JobRequeued, JobSkipped
+from jobevents.job import QUEUED, Job
+from jobevents.queue import JobQueue
+from jobevents.store import JobRun, JobStore, RunFilter, run_of
+from jobevents.trouble import Trouble
+
+if TYPE_CHECKING:
+    from jobevents.jobs import Jobs
+
+SWEEP_S = 30.0  # how late a run comes that could not be brought when it was queued
+PAGE = 500  # queued runs in one read of a sweep
+
+_BRINGS = (JobQueued, JobRequeued, JobFailed, JobRecorded)
+_TAKES = (JobCanceled, JobSkipped, JobDeleted)
+
+_Delivery: TypeAlias = tuple[str, int, object]  # id, number of the try, when it is due
+
+logger = logging.getLogger(__name__)
+
+
+class QueueFeed:
+    """Brings what the log says is queued to a queue with storage of its own. An observer of Jobs; safe for threads."""
+
+    def __init__(self, jobs: "Jobs", queue: JobQueue) -> None:
+        self._jobs = jobs
+        self._queue = queue
+        self._brought: set[_Delivery] = set()
+        self._lock = threading.Lock()
+        self._trouble = Trouble("runs cannot be brought to the queue", logger)
+
+    def __call__(self, job: Job, events: Sequence[Event]) -> None:
+        """Bring a job that waits now, or take out one that will not be run."""
+        if job.state == QUEUED and not job.external and any(isinstance(event, _BRINGS) for event in events):
+            self._try(run_of(job))
+        elif any(isinstance(event, _TAKES) for event in events):
+            try:
+                self._queue.remove(job.job_id)
+            except Exception as error:  # noqa: BLE001  # a queue of the user's: when it hands the run out, the guard refuses it
+                self._trouble.came(error)
+
+    def sweep(self) -> float:
+        """Bring each queued run that this process has not brought, and return the seconds until the next sweep.
+
+        Where the queue is empty, what has been due for long is brought again: it was lost there.
+        """
+        try:
+            overdue = self._jobs.emitter.clock() - timedelta(seconds=SWEEP_S)
+            is_empty = not len(self._queue)
+            waiting = set()
+            for run in self._queued():
+                delivery = _delivery(run)
+                waiting.add(delivery)
+                if delivery not in self._brought or (is_empty and run.scheduled_at <= overdue):
+                    self._bring(run)
+            with self._lock:
+                self._brought &= waiting
+            self._trouble.went()
+        except Exception as error:  # noqa: BLE001  # as above: the next sweep brings them
+            return self._trouble.came(error)
+        return SWEEP_S
+
+    def _queued(self) -> Iterator[JobRun]:
+        page = 1
+        while found := self._jobs.runs.list(RunFilter(statuses=(QUEUED,), page=page, per_page=PAGE)).runs:
+            yield from (run for run in found if not run.external)
+            page += 1
+
+    def _try(self, run: JobRun) -> None:
+        try:
+            self._bring(run)
+        except Exception as error:  # noqa: BLE001  # as above: the sweep brings it
+            self._trouble.came(error)
+
+    def _bring(self, run: JobRun) -> None:
+        self._queue.enqueue(run)
+        with self._lock:
+            self._brought.add(_delivery(run))
+
+
+def _delivery(run: JobRun) -> _Delivery:
+    return run.id, run.attempt, run.scheduled_at
+
+
+class StoreMirror:
+    """Keeps a store of the user's in step with the log, and hears from it who should stop. An observer of Jobs."""
+
+    def __init__(self, jobs: "Jobs", store: JobStore) -> None:
+        self._jobs = jobs
+        self._store = store
+        self._trouble = Trouble("the store cannot be kept in step with the log", logger)
+
+    def __call__(self, job: Job, events: Sequence[Event]) -> None:
+        """Write the job's run; one that cannot be written now is written with its next event."""
+        if any(isinstance(event, JobDeleted) for event in events):
+            return
+        run = run_of(job)
+        try:
+            if job.version == len(events):
+                self._store.create(run)
+            else:
+                self._store.update(run)
+        except NotFound:
+            self._store.create(run)
+        except Exception as error:  # noqa: BLE001  # a store of the user's: the log has it
+            self._trouble.came(error)
+        else:
+            self._trouble.went()
+
+    def pass_on_cancel(self, job_id: str) -> bool:
+        """Write down in the log that somebody asked the store for a job to stop; tell whether somebody did."""
+        try:
+            if not self._store.is_cancel_requested(job_id):
+                return False
+            run = self._store.get(job_id)
+            self._jobs.cancel(job_id, actor=run.canceled_by, reason=run.cancel_reason)
+        except JobEventsError as error:
+            self._trouble.came(error)
+            return False
+        return True
