@@ -1,14 +1,17 @@
 """The command line: a table at a terminal, JSON in a pipe or with --json; exit 0, 1 when it failed, 2 when used wrongly."""
 
+import os
 import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 import typer
 from rich.progress import Progress
+from rich.text import Text
 
 from jobevents import cli_build, cli_pages, cli_views, cli_workers, commands, console, demo, doctor, wiring
 from jobevents.cli_options import AsJson, JobId, Url, open_jobs
@@ -21,30 +24,40 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-cli_build.add_to(app)
-cli_pages.add_to(app)
-cli_views.add_to(app)
-cli_workers.add_to(app)
 
 Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C; no library between here and the command takes it for its own business."""
+
+
 def main() -> None:
-    """Run the command line and exit."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `jobevents list | head` ends quietly
+    """Run the command line and exit: 0, 1 when it failed, 2 when used wrongly, 130 after Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not with `nohup`
+        signal.signal(signal.SIGINT, _interrupt)
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except _Interrupted:
+        console.error("interrupted; what was written until now is kept")
+        sys.exit(130)  # 128 + SIGINT, as shells have it
+    except BrokenPipeError:  # `jobevents list | head` ends quietly
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (InvalidValue, Misconfigured) as error:
-        _fail(error, 2)
-    except JobEventsError as error:
-        _fail(error, 1)
+        console.error(str(error))
+        sys.exit(2)
+    except (JobEventsError, OSError) as error:
+        console.error(str(error))
+        sys.exit(1)
 
 
-def _fail(error: JobEventsError, code: int) -> None:
-    console.err.print(f"[red]error:[/red] {console.escaped(str(error))}", soft_wrap=True)
-    sys.exit(code)
+def _interrupt(number: int, frame: object) -> None:
+    raise _Interrupted
 
 
 @app.command("demo")
@@ -61,7 +74,7 @@ def demo_command(
     files = demo.files_under(path or Path(__file__).parent)
     kept = directory or Path(tempfile.mkdtemp(prefix="jobevents-demo-"))
     kept.mkdir(parents=True, exist_ok=True)
-    url = f"sqlite:///{kept.resolve() / 'jobs.db'}"
+    url = f"sqlite:///{quote(str(kept.resolve() / 'jobs.db'))}"
     with wiring.connect(url, inline=True, actor="demo") as jobs:
         run = demo.Demo(jobs, files, kept)
         with Progress(console=console.err, transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -81,7 +94,8 @@ def _print_summary(summary: demo.Summary, url: str) -> None:
     out.print(f"[bold]{summary.jobs} jobs in {summary.seconds:.1f} s[/bold]: {states}")
     out.print(
         f"{summary.bytes_read:,} bytes in {summary.lines:,} lines, compressible to {summary.compressed_to:.0%}; "
-        f"{summary.events:,} events kept, {summary.refused_deliveries} doubled delivery refused"
+        f"{summary.events:,} events kept, {summary.refused_deliveries} doubled delivery refused",
+        soft_wrap=True,
     )
     for promise, held in summary.promises.items():
         out.print(f"  {'[green]held  [/green]' if held else '[red]BROKEN[/red]'} {promise}")
@@ -133,6 +147,9 @@ def submit(
         )
         answer = jobs.submit_or_find(wanted, actor=actor, reason=reason)
     console.print_json(answer)
+
+
+cli_pages.add_to(app)  # help shows commands in the order in which they come here
 
 
 @app.command()
@@ -230,6 +247,11 @@ def delete(
     )
 
 
+cli_workers.add_to(app)
+cli_views.add_to(app)
+cli_build.add_to(app)
+
+
 @app.command()
 def migrate(
     url: Url,
@@ -240,9 +262,8 @@ def migrate(
         sys.stdout.write(wiring.ddl(url))
     else:
         steps = wiring.migrate(url)
-        console.err.print(
-            f"applied schema steps {steps}" if steps else "nothing to do: the tables have this version's schema"
-        )
+        applied = f"applied schema steps {', '.join(map(str, steps))}" if steps else ""
+        console.note(applied or "nothing to do: the tables have this version's schema", to_err=True)
 
 
 @app.command("doctor")
@@ -254,7 +275,8 @@ def doctor_command(url: Url, as_json: AsJson = False) -> None:
         console.print_json(findings)
     else:
         for finding in findings:
-            mark = "[green]ok [/green]" if finding.ok else "[red]BAD[/red]"
-            console.out.print(f"{mark} {finding.check}: ", console.plain(finding.found), soft_wrap=True)
+            mark = ("ok ", "green") if finding.ok else ("BAD", "red")
+            line = Text.assemble(mark, f" {finding.check}: ", console.plain(finding.found))
+            console.out.print(line, soft_wrap=True)
     if not all(finding.ok for finding in findings):
         sys.exit(1)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from projections.reader import StatusPage, StatusSlice
 
 MAX_PER_PAGE = 200  # what two chunks of the index hold for certain
+OTHER = "other"  # all states of open text together, in the index
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_jobs(
     url: Url,
-    state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(State)} or other.")] = "",
+    state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(State)} or {OTHER}.")] = "",
     job: Annotated[str, typer.Option("--job", help="Only this kind of job.")] = "",
     queue: Annotated[str, typer.Option(help="Only this queue.")] = "",
     page: Annotated[int, typer.Option(help="Page, from 1; past the end is the last one.")] = 1,
@@ -36,21 +37,24 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first.
 
-    Page numbers show the moment: a job that comes in moves the others on. Cursors (--after) show every job that is there
-    throughout exactly once; they need the index that `jobevents project` keeps.
+    Page numbers show the moment: a job that comes in moves the others on.
+    Cursors (--after) show every job that is there throughout exactly once;
+    they need the index that `jobevents project` keeps.
     """
+    if state not in ("", *State, OTHER):
+        raise InvalidValue(f"no such state state={state!r:.80}; use one of {', '.join(State)} or {OTHER}")
     with open_jobs(url) as jobs:
         if after is not None:
             if job or queue or page != 1:
                 raise InvalidValue("--after goes with --state alone: the index knows neither kinds nor queues")
             _print_slice(_slice(jobs, after, per_page, state), as_json)
         elif job or queue or not _is_index_current(jobs):
-            _print_page(
-                _page_of_table(
-                    jobs, RunFilter(job=job, statuses=(state,) if state else (), queue=queue), page, per_page
-                ),
-                as_json,
-            )
+            if state == OTHER:
+                raise InvalidValue(
+                    "jobs in other states are listed from the index alone; run: jobevents project --once"
+                )
+            wanted = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
+            _print_page(_page_of_table(jobs, wanted, page, per_page), as_json)
         else:
             from projections.reader import Reader
 
@@ -72,7 +76,7 @@ def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Stat
     if head and not position:
         raise NotFound("there is no index yet; run: jobevents project --once")
     if position < head:
-        console.err.print(f"[dim]the index is {head - position} events behind the log[/dim]")
+        console.note(f"the index is {head - position} events behind the log", to_err=True)
     return reader.after(cursor, limit, state)
 
 
@@ -104,7 +108,7 @@ def _print_page(page: "StatusPage[Status]", as_json: bool) -> None:
     if console.wants_json(as_json):
         console.print_json(page)
     elif not page.total:
-        console.out.print("no jobs; queue one with: jobevents submit NAME '{\"a\": 1}'")
+        console.note("no such jobs")
     else:
         place = f"{page.from_}-{page.to} of {page.total} jobs, page {page.page} of {page.total_pages}"
         console.print_statuses(page.items, place)
@@ -121,4 +125,4 @@ def _print_slice(part: "StatusSlice[Status]", as_json: bool) -> None:
 
 def _print_left_out(left_out: Any) -> None:
     for one in left_out:
-        console.err.print(f"[yellow]left out:[/yellow] {one.job_id}: {console.escaped(one.reason)}", soft_wrap=True)
+        console.note(f"left out: {one.job_id}: {one.reason}", to_err=True)

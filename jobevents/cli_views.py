@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.progress import Progress
 
-from jobevents import console, wiring
+from jobevents import console, ids, wiring
 from jobevents.cli_options import AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, NotFound
 from jobevents.jobs import Jobs
@@ -195,6 +195,8 @@ def _entries(jobs: Jobs, view: str = "", job_id: str = "") -> "list[Entry]":
 
 
 def _found(jobs: Jobs, job_id: str, view: str) -> "list[Entry]":
+    if job_id:
+        ids.validate(job_id)
     entries = _entries(jobs, view, job_id)
     if not entries:
         what = f"job_id={job_id}" if job_id else "--all"

@@ -1,5 +1,6 @@
 """How the command line shows things: a table for people at a terminal, one JSON document for programs and pipes."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -28,6 +29,9 @@ _STATE_STYLE = {
 }
 _CELL = 200  # characters of a value in a table
 _REASON = 40  # characters of a reason in a table
+_MESSAGE = 8 * 1024  # bytes of a line that stands alone
+_UNSEEN = re.compile("[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What clean_text leaves, as it can be stored: controls of old terminals, and what turns the direction of writing."""
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -39,15 +43,29 @@ def wants_json(asked: bool) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document; integers beyond 2^53 stay exact, as JSON numbers."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    """Print one JSON document, in UTF-8 wherever; integers beyond 2^53 stay exact, as JSON numbers."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def local(when: datetime | None, *, short: bool = False) -> str:
-    """Return a time in the viewer's zone, with the offset that makes it exact; a short one is of a table that names the zone."""
+    """Return a time in the viewer's zone, with the offset that makes it exact; a short one is of a table that names the zone.
+
+    A short one says no more of the date than it must: nothing today, no year in this one, no time in another.
+    """
     if when is None or when.year == 1:
         return "-"
-    return when.astimezone().strftime("%m-%d %H:%M:%S" if short else "%Y-%m-%d %H:%M:%S%z")
+    try:
+        when = when.astimezone()
+    except OverflowError:  # at the end of the calendar
+        return when.isoformat()
+    if not short:
+        return when.strftime("%Y-%m-%d %H:%M:%S%z")
+    today = datetime.now()
+    if when.date() == today.date():
+        return when.strftime("%H:%M:%S")
+    return when.strftime("%m-%d %H:%M" if when.year == today.year else "%Y-%m-%d")
 
 
 def _zone() -> str:
@@ -56,30 +74,32 @@ def _zone() -> str:
 
 def state_text(state: str) -> Text:
     """Return a state in its color."""
-    return Text(state, style=_STATE_STYLE.get(state, ""))
+    return Text(plain(state).plain, style=_STATE_STYLE.get(state, ""))
 
 
-def plain(value: Any) -> Text:
-    """Return a value as text that a terminal takes for nothing else: no markup, no control characters."""
+def plain(value: Any, limit: int = 4 * _CELL) -> Text:
+    """Return a value as one line that a terminal takes for nothing but text: no markup, no control characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return Text(clean_text(text, 4 * _CELL).replace("\r", "␍").replace("\n", "⏎").replace("\t", " "))
+    text = clean_text(text, limit).replace("\r", "␍").replace("\n", "⏎").replace("\t", " ")
+    return Text(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_statuses(statuses: Sequence[Status], place: str) -> None:
     """Print a page of jobs as a table; an id is never cut, since it is what one copies."""
     rows = [
         [
-            Text(one.job_id),
+            plain(one.job_id),
             state_text(one.state),
             Text(str(one.attempts)),
-            Text(_local_text(one.updated_at, short=True)),
-            plain(one.command),
+            _local_text(one.updated_at, short=True),
             plain((one.error or one.title)[:_CELL]),
+            plain(one.command),
         ]
         for one in statuses
     ]
-    print_table(["job", "state", "starts", "updated", "kind", "error or title"], rows)
-    out.print(f"[dim]{place}; times in {_zone()}, --json has them in UTC[/dim]", soft_wrap=True)
+    if rows:
+        print_table(["job", "state", "starts", "updated", "error or title", "kind"], rows)
+    note(f"{place}; times in {_zone()}, --json has them in UTC")
 
 
 def print_events(events: Sequence[Event]) -> None:
@@ -89,16 +109,19 @@ def print_events(events: Sequence[Event]) -> None:
     for event in events:
         since = f"{(event.at - before).total_seconds():.3f}" if before else ""
         before = event.at
-        head = [str(event.version), local(event.at, short=True), since, event.type]
-        rows.append([*map(Text, head), plain(event.actor), plain(event.reason[:_REASON]), plain(_own(event))])
-    print_table(["#", "at", "+s", "event", "actor", "reason", "what"], rows)
-    out.print(f"[dim]times in {_zone()}; --json has all fields, and times in UTC[/dim]")
+        reason = event.reason if len(event.reason) <= _REASON else event.reason[: _REASON - 1] + "…"
+        what = " · ".join(filter(None, [reason, _own(event)]))
+        cells = [str(event.version), local(event.at, short=True), since, event.type, event.actor, what]
+        rows.append([plain(cell) for cell in cells])
+    print_table(["#", "at", "+s", "event", "actor", "reason and what"], rows)
+    note(f"times in {_zone()}; --json has all fields, and times in UTC")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     """Print a line a row; what does not fit the terminal is cut at the end of the line (rich's tables cut every column)."""
     lines = [[Text(heading, style="bold") for heading in headings], *rows]
     widths = [max(line[column].cell_len for line in lines) for column in range(len(headings))]
+    widths[-1] = 0
     for line in lines:
         cells = [cell + " " * (width - cell.cell_len) for cell, width in zip(line, widths, strict=True)]
         out.print(Text("  ").join(cells), no_wrap=True, overflow="ellipsis")
@@ -119,38 +142,46 @@ def print_job(job: Job, values: Mapping[str, Any]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for key, value in values.items():
         if key == "state":
-            table.add_row("state", state_text(job.state))
+            table.add_row(key, state_text(job.state))
         elif isinstance(value, str) and key.endswith("_at"):
-            table.add_row(key, f"{_local_text(value)}  [dim]({value})[/dim]")
+            table.add_row(key, Text.assemble(_local_text(value), "  ", (f"({plain(value)})", "dim")))
         else:
             table.add_row(key, plain(value))
     out.print(table)
 
 
-def _local_text(text: str, *, short: bool = False) -> str:
+def _local_text(text: str, *, short: bool = False) -> Text:
     try:
-        return local(to_datetime(text), short=short)
+        return Text(local(to_datetime(text), short=short))
     except InvalidValue:
-        return text
+        return plain(text)
 
 
-def escaped(text: str) -> str:
-    """Return text that rich takes for nothing but text."""
-    return text.replace("[", r"\[")
+def error(text: str) -> None:
+    """Say on standard error what went wrong."""
+    err.print(Text.assemble(("error:", "red"), " ", plain(text, _MESSAGE)), soft_wrap=True)
+
+
+def note(text: str, *, to_err: bool = False) -> None:
+    """Say something beside the answer, on one line."""
+    (err if to_err else out).print(Text(plain(text, _MESSAGE).plain, "dim"), soft_wrap=True)
 
 
 def answer(value: Any, text: str, as_json: bool) -> None:
-    """Print what a command came to."""
+    """Print what a command came to; its text may have several lines."""
     if wants_json(as_json):
         print_json(value)
-    else:
-        out.print(escaped(text), soft_wrap=True)
+        return
+    for line in text.split("\n"):
+        out.print(plain(line, _MESSAGE), soft_wrap=True)
 
 
 def print_lines(lines: Sequence[JobLog]) -> None:
     """Print log lines, one each."""
+    if not lines:
+        note("no lines")
     for line in lines:
         attrs = "".join(f" {key}={value}" for key, value in line.attrs.items())
         out.print(
-            Text(f"{local(line.at)} #{line.attempt} {line.level:<5} ") + plain(line.message + attrs), soft_wrap=True
+            plain(f"{local(line.at)} #{line.attempt} {line.level:<5} {line.message}{attrs}", _MESSAGE), soft_wrap=True
         )

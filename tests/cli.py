@@ -1,0 +1,73 @@
+"""The command line as a user calls it: in this process through `main`, in a pipe or at a terminal of 80 columns."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from jobevents import cli
+
+COMMAND = [sys.executable, "-m", "jobevents"]
+
+
+class Told(NamedTuple):
+    """What a call came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on standard output."""
+        return msgspec.json.decode(self.out)
+
+
+class CommandLine:
+    """Calls `main` with arguments."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def __call__(self, *args: str, at_terminal: bool = False) -> Told:
+        self._capsys.readouterr()
+        with self._monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["jobevents", *args])
+            patch.setattr(sys.stdout, "isatty", lambda: at_terminal)
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+        return Told(int(ended.value.code or 0), *self._capsys.readouterr())
+
+
+@pytest.fixture
+def jobevents(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[CommandLine]:
+    """The command line, in an empty directory, with JOBEVENTS_URL set to a file that is not there yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JOBEVENTS_URL", "sqlite:///jobs.db?synchronous=normal")
+    before = signal.getsignal(signal.SIGINT)
+    yield CommandLine(monkeypatch, capsys)
+    signal.signal(signal.SIGINT, before)
+
+
+def start(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+    """Start the command line as a process of its own, with pipes."""
+    return subprocess.Popen(
+        [*COMMAND, *args],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parent.parent), **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
