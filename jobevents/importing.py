@@ -5,21 +5,24 @@ Repeatable and resumable: a job that has a history is passed over, so a run that
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from jobevents import ids, status
+from jobevents import boundary, ids, status
 from jobevents.blobs import Blobs
 from jobevents.emit import By, Draft, Emitter
-from jobevents.errors import Conflict, InvalidJobId, JobEventsError, NotFound
+from jobevents.errors import Conflict, IllegalTransition, InvalidJobId, InvalidValue, JobEventsError, NotFound
 from jobevents.events import JobImported
-from jobevents.job import Job
+from jobevents.job import Job, check, fold
 from jobevents.recorder import Locate
+from jobevents.records import status_bytes
 
 BATCH = 500  # jobs in one transaction
 READERS = 16  # records read at once: what hides a bucket's latency
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a draft that is only tried
 SHOWN = 100  # unreadable records that the report names; all are counted
 
 
@@ -30,7 +33,7 @@ class Report(msgspec.Struct):
     known: int = 0  # passed over: the job has a history
     unreadable: int = 0  # not imported
     reasons: dict[str, str] = {}  # job id -> why it could not be read, the first hundred
-    left_out: dict[str, str] = {}  # job id -> keys that no flat record may hold, the first hundred
+    left_out: dict[str, str] = {}  # job id -> its keys that no flat record may hold, the first hundred jobs
 
     def refuse(self, job_id: str, reason: object) -> None:
         """Count a record that could not be imported."""
@@ -69,8 +72,11 @@ def import_records(
             for job_id, found in zip(unknown, reads, strict=True):
                 if isinstance(found, JobEventsError):
                     report.refuse(job_id, found)
-                else:
+                    continue
+                try:
                     drafts[job_id] = _draft(job_id, found, report)
+                except (InvalidValue, IllegalTransition) as error:
+                    report.refuse(job_id, error)
             _append(emitter, drafts, by, report)
             on_done(len(batch))
     return report
@@ -118,6 +124,12 @@ def _raw(data: bytes) -> Mapping[str, Any]:
 
 
 def _draft(job_id: str, found: tuple[status.Status, Mapping[str, Any]], report: Report) -> Draft:
+    """Return the event but for the common fields.
+
+    Raises:
+        InvalidValue: the record is too large, or no status could show it.
+        IllegalTransition: no job may be in its state.
+    """
     record, raw = found
     common = {
         "command": record.command,
@@ -128,12 +140,22 @@ def _draft(job_id: str, found: tuple[status.Status, Mapping[str, Any]], report: 
         "updated_at": record.updated_at,
     }
     own = {key: value for key, value in raw.items() if not status.is_reserved(key)}
-    flat = {key: value for key, value in own.items() if isinstance(value, str | int | float | bool)}
-    nested = sorted(key for key, value in own.items() if value is not None and key not in flat)
-    if nested and len(report.left_out) < SHOWN:
-        report.left_out[job_id] = ", ".join(nested)[:500]
+    flat = {key: value for key, value in own.items() if _is_flat(value)}
     kept = {key: value for key, value in common.items() if value}
-    return partial(JobImported, state=record.state, record={**kept, **flat})
+    whole = boundary.check_json("record", {**kept, **flat})
+    draft = partial(JobImported, state=record.state, record=whole)
+    event = draft(job_id=job_id, version=1, id="", at=_ANY_TIME)
+    check(Job(job_id=job_id), event)
+    status_bytes(fold([event]))
+    left_out = sorted(key for key, value in own.items() if value is not None and key not in flat)
+    if left_out and len(report.left_out) < SHOWN:
+        report.left_out[job_id] = ", ".join(left_out)[:500]
+    return draft
+
+
+def _is_flat(value: object) -> bool:
+    """Tell whether a value may stand in a record: text, or a number that all readers can hold."""
+    return isinstance(value, str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def _append(emitter: Emitter, drafts: Mapping[str, Draft], by: By, report: Report) -> None:
