@@ -126,6 +126,34 @@ class Emitter:
             self._done(fold([event]), [event])
         return {event.job_id: event for event in stored}
 
+    def change_each(self, job_ids: Sequence[str], decide: Decide, by: By) -> list[Change]:
+        """Make one decision on each of several jobs, and append what comes of them in one transaction, unless others interfere.
+
+        Raises: as `change`; some jobs may have been changed then.
+        """
+        jobs = [self.load(job_id) for job_id in job_ids]
+        made = [(job, self._make(job, decide(job), by)) for job in jobs]
+        news = [(job, events, fold(events, job)) for job, events in made if events]
+        heads = {job.job_id: Head(job.version, job.chain) for job, _, _ in news}
+        if not news:
+            return [Change(job) for job in jobs]
+        try:
+            stored = iter(
+                self.log.append(
+                    [event for _, events, _ in news for event in events],
+                    heads=heads,
+                    rows=[after for _, _, after in news],
+                )
+            )
+        except Conflict:
+            return [self.change(job_id, decide, by) for job_id in job_ids]
+        done = {}
+        for job, events, after in news:
+            own = [next(stored) for _ in events]
+            after.chain = own[-1].chain
+            done[job.job_id] = self._done(after, own)
+        return [done.get(job.job_id) or Change(job) for job in jobs]
+
     def _make(self, job: Job, drafts: Iterable[Draft], by: By) -> list[Event]:
         """Complete the drafts and check each against the state that those before it lead to."""
         events: list[Event] = []

@@ -6,15 +6,13 @@ every released event readable for ever: a new field has a default, a type never 
 
 import os
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-Cause = Literal["retry", "rerun", "shutdown", "lost", "snooze"]
+from jobevents.assertions import Instant, RunChanges
 
-Instant: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
-"""An aware datetime; stored text without a zone is no event."""
+Cause = Literal["retry", "rerun", "shutdown", "lost", "snooze"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True):
@@ -114,7 +112,7 @@ class JobRequeued(Event, frozen=True, kw_only=True):
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
-    """Somebody wants the running job to stop."""
+    """Somebody wants the job to stop: its worker heeds it, or whoever would start it."""
 
 
 class JobCanceled(Event, frozen=True, kw_only=True):
@@ -137,12 +135,13 @@ class TransitionRefused(Event, frozen=True, kw_only=True):
 
 
 class JobRecorded(Event, frozen=True, kw_only=True):
-    """A whole record was written by the kit's API or by a foreign service: a fact, as it says."""
+    """A whole record was written by the kit's API, a JobStore's caller or a foreign service: a fact, as it says."""
 
     state: str  # the state asserted, open text
     changes: dict[
         str, Any
     ] = {}  # changed keys of the record: title, command, error, attempts, queued_at, service fields
+    run: RunChanges | None = None  # changed fields of the run, by a JobStore's caller
 
 
 class JobImported(Event, frozen=True, kw_only=True):

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from jobevents.assertions import RunError, assert_record, assert_run
 from jobevents.errors import Corrupt, IllegalTransition
 from jobevents.events import (
     CancelRequested,
@@ -47,6 +49,7 @@ TRANSITIONS: Mapping[str, Mapping[type[Event], tuple[str, ...]]] = {
         JobStarted: (RUNNING,),
         JobFailed: (FAILED,),
         JobRequeued: (QUEUED,),
+        CancelRequested: (SAME,),
         JobCanceled: (CANCELED,),
         JobSkipped: (SKIPPED,),
         JobRecorded: (ASSERTED,),
@@ -127,17 +130,21 @@ class Job(msgspec.Struct, omit_defaults=True):
     canceled_by: str = ""
     cancel_reason: str = ""
     refused: list[int] = []  # starts whose late outcome was recorded as refused
+    said_to_run: bool = False  # its current start was asserted: no lease tells whether its worker lives
+    run_error: RunError | None = None  # the error as it was asserted, when `error` and `error_kind` are not all of it
+    duration_ms: int | None = None  # as it was asserted; None: counted
+    capture_logs: str = ""  # as it was asserted: off, failure or always
 
     def is_final(self) -> bool:
         """Tell whether the runner is done with it: succeeded, failed, canceled or skipped."""
-        return self.state in _FINAL
+        return self.state in FINAL
 
     def is_current(self, start: int) -> bool:
         """Tell whether `start` is the attempt that runs the job now."""
         return self.state == RUNNING and start == self.start
 
 
-_FINAL = frozenset({SUCCEEDED, FAILED, CANCELED, SKIPPED})
+FINAL = frozenset({SUCCEEDED, FAILED, CANCELED, SKIPPED})
 
 
 def allowed(state: str) -> Mapping[type[Event], tuple[str, ...]]:
@@ -211,13 +218,20 @@ def fold(events: Iterable[Event], job: Job | None = None, *, job_id: str = "") -
         folded.version = event.version
         folded.chain = event.chain
         if cls is not TransitionRefused:
-            touched = None if cls is JobImported else event.at
-        if folded.created_at is None:
-            folded.created_at = event.at
+            touched = None if _tells_when(event) else event.at
+        if event.version == 1:
             folded.job_id = event.job_id
+            folded.created_at = folded.created_at or event.at  # unless it was asserted
     if touched is not None:
         folded.updated_at = format_time(touched)
     return folded
+
+
+def _tells_when(event: Event) -> bool:
+    """Tell whether an event says itself when the job last changed."""
+    if isinstance(event, JobRecorded):
+        return event.run is not None and event.run.updated_at is not UNSET
+    return isinstance(event, JobImported)
 
 
 def _queued(job: Job, event: JobQueued) -> None:
@@ -240,7 +254,9 @@ def _started(job: Job, event: JobStarted) -> None:
     job.starts += 1
     job.started_at, job.finished_at = event.at, None
     job.progress, job.progress_message = None, ""
-    job.result, job.error, job.error_kind = None, "", ""
+    job.result, job.duration_ms = None, None
+    job.said_to_run = False
+    _say_error(job, "", "")
 
 
 def _progressed(job: Job, event: JobProgressed) -> None:
@@ -255,13 +271,17 @@ def _annotated(job: Job, event: JobAnnotated) -> None:
 
 
 def _finish(job: Job, state: str, event: Event) -> None:
-    job.state, job.finished_at, job.deadline = state, event.at, None
+    job.state, job.finished_at, job.deadline, job.duration_ms = state, event.at, None, None
+
+
+def _say_error(job: Job, error: str, kind: str) -> None:
+    job.error, job.error_kind, job.run_error = error, kind, None
 
 
 def _succeeded(job: Job, event: JobSucceeded) -> None:
     _finish(job, SUCCEEDED, event)
     job.tries, job.result = job.attempt, event.result
-    job.error, job.error_kind = "", ""
+    _say_error(job, "", "")
 
 
 def _failed(job: Job, event: JobFailed) -> None:
@@ -270,11 +290,12 @@ def _failed(job: Job, event: JobFailed) -> None:
         _finish(job, FAILED, event)
     else:
         _wait(job, event.retry_at)
-    job.error, job.error_kind = event.error, event.kind
+    _say_error(job, event.error, event.kind)
 
 
 def _wait(job: Job, due: datetime) -> None:
     job.state, job.scheduled_at, job.finished_at, job.deadline = QUEUED, due, None, None
+    job.duration_ms = None
 
 
 def _leave_final(job: Job) -> None:
@@ -288,7 +309,8 @@ def _requeued(job: Job, event: JobRequeued) -> None:
     _wait(job, event.scheduled_at or event.at)
     if event.cause == "rerun":
         job.tries = job.attempt = 0
-        job.result, job.error, job.error_kind = None, "", ""
+        job.result = None
+        _say_error(job, "", "")
     elif event.cause == "lost":
         job.tries = job.attempt
     elif event.cause in ("shutdown", "snooze"):  # the try is handed back
@@ -309,7 +331,7 @@ def _canceled(job: Job, event: JobCanceled) -> None:
 
 def _skipped(job: Job, event: JobSkipped) -> None:
     _finish(job, SKIPPED, event)
-    job.error = event.reason
+    _say_error(job, event.reason, job.error_kind)
 
 
 def _refused(job: Job, event: TransitionRefused) -> None:
@@ -319,13 +341,15 @@ def _refused(job: Job, event: TransitionRefused) -> None:
 
 def _recorded(job: Job, event: JobRecorded) -> None:
     _assert_state(job, event.state, event)
-    _assert_values(job, event.changes)
+    assert_record(job, event.changes)
+    if event.run is not None:
+        assert_run(job, event.run, waits=job.state == QUEUED)
 
 
 def _imported(job: Job, event: JobImported) -> None:
     job.external, job.root_id = True, event.job_id
     _assert_state(job, event.state, event)
-    _assert_values(job, event.record)
+    assert_record(job, event.record)
 
 
 def _assert_state(job: Job, state: str, event: Event) -> None:
@@ -336,34 +360,13 @@ def _assert_state(job: Job, state: str, event: Event) -> None:
     _leave_final(job)
     if job.state == RUNNING:  # an asserted end is an end: the try is used up
         job.tries = job.attempt
-    job.finished_at = event.at if state in _FINAL else None
-    job.deadline, job.state = None, state
+    job.finished_at = event.at if state in FINAL else None
+    job.deadline, job.state, job.duration_ms = None, state, None
     if state == RUNNING:  # an asserted start is a start: it fences like one
         job.start, job.worker, job.attempt = event.version, "", job.tries + 1  # who wrote it down need not work
         job.starts += 1
         job.started_at = event.at
-
-
-def _assert_values(job: Job, values: Mapping[str, Any]) -> None:
-    """Set what a record says: common keys where they belong, all others are service fields."""
-    for key, value in values.items():
-        attribute = _RECORD_KEYS.get(key)
-        if attribute:
-            setattr(job, attribute, value)
-        elif key not in ("job_id", "state", "version"):
-            job.fields = {**job.fields, key: value}
-
-
-_RECORD_KEYS: Mapping[str, str] = {
-    "command": "name",
-    "title": "title",
-    "error": "error",
-    "attempts": "starts",
-    "queued_at": "queued_at",
-    "updated_at": "updated_at",
-    "progress": "progress",
-    "progress_message": "progress_message",
-}
+        job.said_to_run = True
 
 
 def _deleted(job: Job, event: JobDeleted) -> None:

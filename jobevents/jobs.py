@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -21,13 +21,14 @@ from jobevents.events import Event, JobFailed, JobSkipped
 from jobevents.guard import Terms, Worker
 from jobevents.importing import Report
 from jobevents.job import Job, fold
+from jobevents.jobstore import LogJobStore
 from jobevents.limits import Limit
 from jobevents.log import EventLog
 from jobevents.presence import Presence
 from jobevents.reaper import Reaped, Reaper, WorkerSeen, roster
 from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
-from jobevents.store import LogTable, RunTable
+from jobevents.store import JobStore, LogTable, Retention, RunTable
 from jobevents.telemetry import Counts
 from jobevents.workers import LEASE_S, Leases
 
@@ -54,6 +55,7 @@ class Jobs:
         run_logs: LogTable,
         blobs: Blobs,
         leases: Leases,
+        retention: Retention | None = None,
         prefix: str = "",
         actor: str = "",
         scrub: boundary.Scrub | None = None,
@@ -67,6 +69,7 @@ class Jobs:
         self.counts = Counts()
         self.runs = runs
         self.run_logs = run_logs
+        self.retention = retention
         self.adopt_deletes = adopt_deletes  # a status that somebody removed is a deleted job
         self._emitter = emitter
         self._blobs = blobs
@@ -90,6 +93,24 @@ class Jobs:
     def emitter(self) -> Emitter:
         """The way of every write to the log; for views that write down what other services did."""
         return self._emitter
+
+    @cached_property
+    def store(self) -> JobStore:
+        """The runs as the runner's JobStore: what is written there becomes events, too.
+
+        Raises:
+            Misconfigured: this log keeps no tables of runs.
+        """
+        if self.retention is None:
+            raise Misconfigured("this log keeps no table of runs: use one in a database, or give the runner a store")
+        return LogJobStore(
+            self._emitter,
+            runs=self.runs,
+            run_logs=self.run_logs,
+            retention=self.retention,
+            actor=self._actor,
+            scrub=self._scrub,
+        )
 
     @property
     def prefix(self) -> str:

@@ -174,9 +174,10 @@ class Reaper:
 def _decide(held: Held, why: str, job: Job) -> Sequence[Draft]:
     """Return what becomes of a lost job: canceled if that was asked for, queued while it has a try left, else failed.
 
+    A start that was asserted is left alone: whoever asserted it has no lease with us, and may work still.
     A job that the user's own task queue delivers waits in any case: how often it is tried is that queue's affair.
     """
-    if job.state != RUNNING or job.start != held.start:
+    if job.state != RUNNING or job.start != held.start or job.said_to_run:
         return []
     if job.cancel_requested_at is not None:
         return [partial(JobCanceled, start=job.start)]

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol, overload
 
 import msgspec
 
+from jobevents.assertions import RunError as RunError  # part of a run
 from jobevents.boundary import check_instant
 from jobevents.errors import InvalidValue
-from jobevents.job import QUEUED, RUNNING, Job, due_at
+from jobevents.job import FINAL, QUEUED, RUNNING, Job, due_at
 from jobevents.times import to_datetime
 
 NEVER = datetime(1, 1, 1, tzinfo=UTC)  # what a record says where there is no time (behaviour S5)
@@ -22,17 +23,6 @@ def _always(
     value: Any,
 ) -> Any:  # Any: a field's default, of the field's type; a factory's value is never left out of the JSON
     return msgspec.field(default_factory=lambda: value)
-
-
-class RunError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a run failed."""
-
-    code: str = ""  # for programs: the exception's class, or a code such as SKIPPED
-    status: int = 0  # HTTP status that fits, 0: none
-    message: str  # for people
-    fields: dict[str, Any] = {}  # details of the error
-    stack: str = ""  # start and end of the traceback
-    tail: list[str] = []  # the last lines of the attempt's log
 
 
 class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,6 +57,10 @@ class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated_at: datetime = _always(NEVER)  # when its last event that changed anything was
     priority: int = 0  # higher goes first
     external: bool = False  # delivered by the user's own task queue: not to be handed out by ours
+
+    def is_final(self) -> bool:
+        """Tell whether it has finished: succeeded, failed, canceled or skipped."""
+        return self.status in FINAL
 
 
 class JobLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -245,6 +239,32 @@ class JobStore(Protocol):
         ...
 
 
+class Cutoff(NamedTuple):
+    """Before which time something is old."""
+
+    before: datetime  # aware UTC
+    but: Mapping[str, datetime] = {}  # kind of job -> the time for jobs of this kind
+
+    def of(self, job: str) -> datetime:
+        """Return the time for a kind of job."""
+        return self.but.get(job, self.before)
+
+
+class Retention(Protocol):
+    """What of a log's tables is old, found and removed a piece at a time. Each call is one read, or one transaction."""
+
+    def finished(self, cutoff: Cutoff, *, after: str, limit: int) -> Sequence[str]:
+        """Return the next old runs, by when they finished: in the order of their ids, after the id `after`."""
+        ...
+
+    def drop_lines(self, cutoff: Cutoff, *, after: tuple[str, int], limit: int) -> tuple[str, int] | None:
+        """Look at the next `limit` lines by (run, seq), and remove the old ones but for those of unfinished runs.
+
+        Returns the last place looked at, None at the end. Lines that no run is there for are old before `cutoff.before`.
+        """
+        ...
+
+
 def run_of(job: Job) -> JobRun:
     """Return the row of a job: its try is the current one, or the next one while it is queued; its times are UTC."""
     return JobRun(
@@ -265,8 +285,9 @@ def run_of(job: Job) -> JobRun:
         progress=job.progress or 0,
         progress_message=job.progress_message,
         result=job.result,
-        error=RunError(code=job.error_kind, message=job.error) if job.error else None,
+        error=error_of(job),
         worker_id=job.worker,
+        capture_logs=job.capture_logs,
         cancel_requested_at=_utc(job.cancel_requested_at),
         canceled_by=job.canceled_by,
         cancel_reason=job.cancel_reason,
@@ -289,8 +310,15 @@ def current_attempt(job: Job) -> int:
     return job.tries + 1 if job.state == QUEUED else job.attempt
 
 
+def error_of(job: Job) -> RunError | None:
+    """Return why the last attempt failed; None when it did not."""
+    return job.run_error or (RunError(code=job.error_kind, message=job.error) if job.error else None)
+
+
 def duration_ms(job: Job) -> int:
     """Return how long the last attempt took, in whole milliseconds; 0 while it is not final, never negative."""
+    if job.duration_ms is not None:
+        return job.duration_ms
     if job.started_at is None or job.finished_at is None:
         return 0
     return max(0, int((job.finished_at - job.started_at).total_seconds() * 1000))

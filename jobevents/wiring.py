@@ -90,6 +90,7 @@ def connect(
         run_logs=recorder.run_logs,
         blobs=store,
         leases=recorder.leases,
+        retention=getattr(recorder, "retention", None),  # Postgres has none yet (issue 5)
         prefix=prefix,
         actor=actor,
         scrub=scrub,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobevents import codec
+from jobevents.assertions import RunChanges, RunError
 from jobevents.errors import Corrupt
 from jobevents.events import (
     EVENT_TYPES,
@@ -100,6 +101,41 @@ EXPECTED: dict[str, Event] = {
         **FULL, state="paused", changes={"title": "T", "attempts": 2, "output_dir": "gs://b/o"}
     ),
     "JobRecorded.least": JobRecorded(**LEAST, state="running"),
+    "JobRecorded.run": JobRecorded(
+        **LEAST,
+        state="failed",
+        run=RunChanges(
+            job_name="render",
+            queue="slow",
+            params=PARAMS,
+            trigger="schedule",
+            triggered_by="ann",
+            idem_key="song-7",
+            attempt=2,
+            max_attempts=3,
+            scheduled_at=AT,
+            started_at=AT,
+            finished_at=LATER,
+            duration_ms=3_568_623,
+            progress=12.5,
+            progress_message="mixing",
+            result=None,
+            error=RunError(
+                code="E", status=507, message="no space", fields={"left": 0}, stack="line 1", tail=["mixing", "ü"]
+            ),
+            worker_id="w1",
+            capture_logs="failure",
+            cancel_requested_at=LATER,
+            canceled_by="bob",
+            cancel_reason="wrong song",
+            replay_of="render-1",
+            root_id="render-0",
+            created_at=AT,
+            updated_at=LATER,
+            priority=-5,
+            external=True,
+        ),
+    ),
     "JobImported.full": JobImported(
         **FULL,
         state="failed",
@@ -109,6 +145,9 @@ EXPECTED: dict[str, Event] = {
     "JobDeleted.full": JobDeleted(**FULL, artifacts=True),
     "JobDeleted.least": JobDeleted(**LEAST),
 }
+
+# The fields that came after a full file was released, and the file that shows them.
+ADDED: dict[str, tuple[str, ...]] = {"JobRecorded.full": ("JobRecorded.run",)}
 
 BODY = b'{"type":"JobQueued","job_id":"j","version":1,"id":"x","at":"2026-08-01T12:00:00Z","name":"n"%s}'
 
@@ -124,6 +163,7 @@ def body(more: bytes = b"") -> bytes:
 def test_every_event_type_has_golden_files_and_they_no_others() -> None:
     """A type that is added brings its files: one with all fields set, one with the least."""
     wanted = {f"{name}.{size}.json" for name in EVENT_TYPES for size in ("full", "least")}
+    wanted |= {f"{name}.json" for names in ADDED.values() for name in names}
 
     assert wanted == {path.name for path in GOLDEN.iterdir()}
     assert wanted == {f"{name}.json" for name in EXPECTED}
@@ -152,15 +192,24 @@ def test_a_golden_event_encodes_to_the_body_it_was_stored_with(name: str) -> Non
 @pytest.mark.parametrize("name", [name for name in EXPECTED if name.endswith(".full")])
 def test_a_full_golden_event_leaves_no_field_at_its_default(name: str) -> None:
     """Otherwise the file would not show how that field is stored."""
-    event = EXPECTED[name]
+    events = [EXPECTED[one] for one in (name, *ADDED.get(name, ()))]
 
     unset = [
         field.name
-        for field in msgspec.structs.fields(event)
-        if field.name != "chain" and getattr(event, field.name) in (field.default, "", None, {}, 0)
+        for field in msgspec.structs.fields(events[0])
+        if field.name != "chain" and all(getattr(one, field.name) in (field.default, "", None, {}, 0) for one in events)
     ]
 
     assert [] == unset
+
+
+def test_the_golden_run_leaves_no_field_unset() -> None:
+    """The file shows how each field of a run is stored that a store's caller may assert."""
+    event = EXPECTED["JobRecorded.run"]
+
+    assert isinstance(event, JobRecorded)
+    assert event.run is not None
+    assert msgspec.UNSET not in msgspec.structs.astuple(event.run)
 
 
 # Reading

@@ -10,12 +10,12 @@ from typing import Any
 from eventsourcing.persistence import StoredEvent
 from eventsourcing.popo import POPOProcessRecorder
 
-from jobevents.backends.memoryruns import MemoryRunLogs, MemoryRuns
+from jobevents.backends.memoryruns import MemoryRetention, MemoryRunLogs, MemoryRuns
 from jobevents.backends.tail import TailSubscription
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
 from jobevents.limits import Limit
-from jobevents.store import LogTable, RunTable
+from jobevents.store import LogTable, Retention, RunTable
 from jobevents.workers import Leases, MemoryLeases
 
 
@@ -28,6 +28,7 @@ class MemoryRecorder(POPOProcessRecorder):
         self._lines = MemoryRunLogs(self._database_lock, self._is_deleted)
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = self._lines
+        self.retention: Retention = MemoryRetention(self._rows, self._lines)
         self.leases: Leases = MemoryLeases()
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 

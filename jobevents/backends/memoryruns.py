@@ -13,7 +13,10 @@ from jobevents.errors import Busy, KeyTaken
 from jobevents.ids import sort_key
 from jobevents.job import DELETED, RUNNING, Job
 from jobevents.limits import Limit
-from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, is_overdue, run_of
+from jobevents.store import Cutoff, Held, JobLog, JobRun, RunFilter, RunPage, is_overdue, run_of
+
+
+_encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
 class MemoryRuns:
@@ -82,10 +85,15 @@ class MemoryRuns:
         before = self._jobs.get(job.job_id)
         return before is None or before.version <= job.version
 
+    def jobs(self) -> Sequence[Job]:
+        """Return the latest fold of every job that is not deleted."""
+        with self._lock:
+            return list(self._jobs.values())
+
     def get(self, job_id: str) -> JobRun | None:
         """Return the row; None when there is no such job."""
         job = self._jobs.get(job_id)
-        return None if job is None else run_of(job)
+        return None if job is None else _own_run_of(job)
 
     def list(self, filter: RunFilter) -> RunPage:
         """Return a page and the count of all: sorts what matches."""
@@ -96,7 +104,7 @@ class MemoryRuns:
         with self._lock:
             found = sorted(self._matching(filter), key=lambda job: (sort_key(job.job_id), job.job_id), reverse=True)
         shown = found[offset : offset + per_page] if per_page else found
-        return RunPage([run_of(job) for job in shown], len(found), number, per_page)
+        return RunPage([_own_run_of(job) for job in shown], len(found), number, per_page)
 
     def _matching(self, filter: RunFilter) -> Iterator[Job]:
         for job in self._jobs.values():
@@ -155,6 +163,47 @@ class MemoryRunLogs:
     def drop(self, job_id: str) -> None:
         """Remove a job's lines."""
         self._lines.pop(job_id, None)
+
+    def drop_before(self, cutoff: Callable[[str], datetime | None]) -> None:
+        """Remove the lines written before a time, which `cutoff` gives for each run: None to keep them all."""
+        with self._lock:
+            for job_id, lines in list(self._lines.items()):
+                before = cutoff(job_id)
+                if before is not None:
+                    self._lines[job_id] = {seq: line for seq, line in lines.items() if line.at >= before}
+
+
+class MemoryRetention:
+    """Old runs and lines: looks at every one, and removes all old lines at once."""
+
+    def __init__(self, runs: MemoryRuns, lines: MemoryRunLogs) -> None:
+        self._runs = runs
+        self._lines = lines
+
+    def finished(self, cutoff: Cutoff, *, after: str, limit: int) -> Sequence[str]:
+        old = (
+            job.job_id
+            for job in self._runs.jobs()
+            if job.job_id > after and job.finished_at is not None and job.finished_at < cutoff.of(job.name)
+        )
+        return heapq.nsmallest(limit, old)
+
+    def drop_lines(self, cutoff: Cutoff, *, after: tuple[str, int], limit: int) -> tuple[str, int] | None:
+        def of(job_id: str) -> datetime | None:
+            run = self._runs.get(job_id)
+            if run is None:
+                return cutoff.before
+            return cutoff.of(run.job_name) if run.is_final() else None
+
+        self._lines.drop_before(of)
+        return None
+
+
+def _own_run_of(job: Job) -> JobRun:
+    """Return a run with which the caller may do as it likes, as with one that was read from a database."""
+    run = run_of(job)
+    own = {name: _decode(_encode(value)) for name in ("params", "result") if (value := getattr(run, name)) is not None}
+    return msgspec.structs.replace(run, **own) if own else run
 
 
 def _holds(job: Job) -> bool:

@@ -16,7 +16,17 @@ from jobevents.boundary import check_instant
 from jobevents.errors import Misconfigured
 from jobevents.ids import sort_key
 from jobevents.job import CANCELED, FAILED, RUNNING, SKIPPED, SUCCEEDED, Job, due_at
-from jobevents.store import NEVER, JobLog, JobRun, RunError, RunFilter, current_attempt, duration_ms, updated_at
+from jobevents.store import (
+    NEVER,
+    JobLog,
+    JobRun,
+    RunError,
+    RunFilter,
+    current_attempt,
+    duration_ms,
+    error_of,
+    updated_at,
+)
 from jobevents.times import is_normal
 
 Row: TypeAlias = tuple[Any, ...]  # Any: what a driver binds and returns
@@ -80,9 +90,9 @@ _RUN_KEYS = JobRun.__struct_fields__
 _RUN_SELECT = ", ".join(f'"{name}"' for name in _RUN_KEYS)
 _LOG_SELECT = ", ".join(f'"{name}"' for name in LOG_COLUMNS)
 _ORDER = '"sort_key" DESC, "id" DESC'  # behaviour S21; an id without a key has "", which is last
-_UNFINISHED = f'"status" NOT IN ({", ".join(repr(state) for state in FINAL)})'
+UNFINISHED = f'"status" NOT IN ({", ".join(repr(state) for state in FINAL)})'
 
-_HOLDS_KEY = f"\"idem_key\" <> '' AND {_UNFINISHED}"
+_HOLDS_KEY = f"\"idem_key\" <> '' AND {UNFINISHED}"
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -239,9 +249,9 @@ def row_of(job: Job) -> Row:
         job.progress or 0,
         job.progress_message,
         _json(job.result),
-        _json(RunError(code=job.error_kind, message=job.error)) if job.error else None,
+        _json(error_of(job)),
         job.worker,
-        "",
+        job.capture_logs,
         _time(job.cancel_requested_at),
         job.canceled_by,
         job.cancel_reason,

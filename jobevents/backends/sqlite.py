@@ -20,6 +20,7 @@ from jobevents.backends import sqliteerrors, sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Tables
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
 from jobevents.backends.sqliteleases import SqliteLeases
+from jobevents.backends.sqliteretention import SqliteRetention
 from jobevents.backends.sqliteruns import SqliteRunLogs, SqliteRuns
 from jobevents.backends.sqliteschema import EVENTS, TRACKING
 from jobevents.backends.tail import TailSubscription
@@ -28,7 +29,7 @@ from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
 from jobevents.log import Record
-from jobevents.store import LogTable, RunTable
+from jobevents.store import LogTable, Retention, RunTable
 from jobevents.workers import Leases
 
 _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
@@ -68,6 +69,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         self._rows = SqliteRuns(self.file, tables)
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = SqliteRunLogs(self.file, tables)
+        self.retention: Retention = SqliteRetention(self.file, tables)
         self.leases: Leases = SqliteLeases(self.file)
         self._tables = tables
         self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self.max_notification_id)

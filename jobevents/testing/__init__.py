@@ -1,8 +1,17 @@
 """Contracts and tools that prove a backend right, shipped to users."""
 
-from jobevents.testing.blobs import BlobsContract
-from jobevents.testing.faults import Died, FailingBlobs
-from jobevents.testing.leases import LeasesContract
-from jobevents.testing.log import LogContract
+from pkgutil import iter_modules
 
-__all__ = ["BlobsContract", "Died", "FailingBlobs", "LeasesContract", "LogContract"]
+import pytest
+
+# Before they are imported: a failed assertion then says what it compared.
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in iter_modules(__path__)))
+
+from jobevents.testing.blobs import BlobsContract  # noqa: E402
+from jobevents.testing.clock import Clock  # noqa: E402
+from jobevents.testing.faults import Died, FailingBlobs  # noqa: E402
+from jobevents.testing.jobstore import JobStoreContract  # noqa: E402
+from jobevents.testing.leases import LeasesContract  # noqa: E402
+from jobevents.testing.log import LogContract  # noqa: E402
+
+__all__ = ["BlobsContract", "Clock", "Died", "FailingBlobs", "JobStoreContract", "LeasesContract", "LogContract"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from jobevents.assertions import RunChanges, RunError
 from jobevents.events import (
     CancelRequested,
     Event,
@@ -28,6 +29,9 @@ from jobevents.log import EventLog
 
 AT = datetime(2026, 7, 26, 12, 0, 31, 500_000, tzinfo=UTC)
 _LATER = AT + timedelta(hours=1)
+_CHANGES = RunChanges(
+    attempt=2, started_at=AT, finished_at=None, error=RunError(code="E", message="no space", status=507)
+)
 
 
 def one_of_each(job_id: str) -> list[Event]:
@@ -63,7 +67,7 @@ def one_of_each(job_id: str) -> list[Event]:
         JobCanceled(**common(9), start=2),
         JobSkipped(**common(10)),
         TransitionRefused(**common(11), start=2, tried="JobFailed", state="succeeded", detail="too late"),
-        JobRecorded(**common(12), state="theirs", changes={"title": "T", "output_dir": "gs://bucket/a"}),
+        JobRecorded(**common(12), state="theirs", changes={"title": "T", "output_dir": "gs://bucket/a"}, run=_CHANGES),
         JobImported(
             **common(13), state="failed", record={"error": "E", "updated_at": "2026-07-26T12:00:31.123456789Z"}
         ),

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from hypothesis import strategies as st
 
+from jobevents.assertions import RunChanges, RunError
 from jobevents.errors import IllegalTransition
 from jobevents.events import (
     EVENT_TYPES,
@@ -72,6 +73,27 @@ def fields() -> st.SearchStrategy[dict[str, Any]]:
     names = st.text(_NAMES, min_size=1, max_size=12).filter(lambda name: not is_reserved(name))
     values = texts() | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.none()
     return st.dictionaries(names, values, max_size=3)
+
+
+def run_changes() -> st.SearchStrategy[RunChanges]:
+    """What a JobStore's caller may assert beside the state and its times."""
+    errors = st.builds(RunError, code=texts(12), status=st.integers(0, 599), message=texts(), fields=fields())
+    return st.builds(
+        lambda given: RunChanges(**given),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "params": json_values(),
+                "result": json_values(),
+                "error": st.none() | errors,
+                "attempt": st.integers(1, 100),
+                "duration_ms": st.integers(0, 10**9),
+                "capture_logs": st.sampled_from(["", "off", "failure", "always"]),
+                "triggered_by": texts(12),
+                "updated_at": instants(),
+            },
+        ),
+    )
 
 
 def states() -> st.SearchStrategy[str]:
@@ -223,7 +245,7 @@ def _details(cls: type[Event]) -> st.SearchStrategy[dict[str, Any]]:
         JobFailed: {"error": texts(), "kind": texts(12), "traceback": texts()},
         JobRequeued: {"scheduled_at": when},
         TransitionRefused: {"tried": st.sampled_from(sorted(EVENT_TYPES)), "state": states(), "detail": texts()},
-        JobRecorded: {"state": states(), "changes": flat},
+        JobRecorded: {"state": states(), "changes": flat, "run": st.none() | run_changes()},
         JobImported: {"state": states(), "record": flat},
         JobDeleted: {"artifacts": st.booleans()},
     }
