@@ -186,7 +186,7 @@ def rebuild(
     Raises:
         Misconfigured: there is no such view, or the log has not one sequence; or newer code has written the live index.
         Unavailable, PermissionDenied, Corrupt: what the log or the store says; the live views are as good as before.
-        Conflict: the live index is written all the time.
+        Conflict: the live index is written all the time, or another rebuild came first.
     """
     from projections.positions import TrackedPositions
     from projections.rebuild import MemoryPositions, build_name
@@ -211,7 +211,7 @@ def roll_back(jobs: "Jobs", build: str, *, threads: int = 16) -> int:
         NotFound: there is no such build, or a later one has taken its place.
         Misconfigured: the log has not one sequence; or newer code has written the live index.
         Unavailable, PermissionDenied, Corrupt: what the log or the store says; the same may be asked for again.
-        Conflict: the live index is written all the time.
+        Conflict: the live index is written all the time, or another rebuild came first.
     """
     from projections.rebuild import MemoryPositions
 

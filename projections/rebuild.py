@@ -132,7 +132,7 @@ class Builder:
         """Put the build's index into the place of the live one, in one write of the manifest; never an older one.
 
         Raises:
-            Conflict: the live index was written ten times meanwhile; swap again.
+            Conflict: the live index was written ten times meanwhile, or another rebuild has removed this build.
             Misconfigured: newer code has written the live index.
         """
         swap = IndexSwap(self._blobs, self._bulk, source=self.root, live=self._prefix, kept=self.before)
@@ -208,13 +208,20 @@ class Builder:
     def _swapped(self, swap: IndexSwap) -> int:
         for _ in range(TRIES):
             live, built = swap.positions()
+            if built < self._report.position:
+                break
             if built < live <= int(self._log.last_cursor() or 0):  # beyond the log's end: the index of another log
                 self._catch_up()
                 continue
-            count = swap.run()
+            try:
+                count = swap.run()
+            except NotFound:
+                break
             if count is not None:
                 return count
-        raise Conflict("the live index is written all the time; swap again")
+        else:
+            raise Conflict("the live index is written all the time; rebuild again")
+        raise Conflict("another rebuild has removed this build, and done its work; rebuild again if in doubt")
 
     def _remove(self, root: str, but: str | None = None) -> None:
         names = (entry.name for entry in self._blobs.list(root) if but is None or not entry.name.startswith(but))

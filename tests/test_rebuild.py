@@ -13,7 +13,7 @@ from eventsourcing.persistence import StoredEvent
 from jobevents import codec, wiring
 from jobevents.backends.sqlblobs import SqliteBlobs
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
-from jobevents.errors import InvalidValue, Misconfigured, NotFound
+from jobevents.errors import Conflict, InvalidValue, Misconfigured, NotFound
 from jobevents.events import JobFailed
 from jobevents.job import DELETED, fold
 from jobevents.records import status_name
@@ -23,7 +23,6 @@ from projections.indexview import IndexView
 from projections.manifest import ALL, LETTERS, OTHER
 from projections.parked import discard, list_parked
 from projections.rebuild import Rebuilt
-from projections.status import StatusView
 from tests.histories import make
 from tests.index_model import manifest, newest_first, told
 from tests.jobstates import LIVES, bring, other_jobs
@@ -50,9 +49,7 @@ def project(world: World) -> None:
 def rebuild(world: World, *views: str, blobs: Blobs | None = None) -> Rebuilt:
     """Rebuild from one thread, a second after whatever was before, as a process of its own would."""
     world.time.now += 1
-    with other_jobs(world.jobs, blobs=blobs or world.blobs) as jobs:
-        jobs.log.close = lambda: None  # type: ignore[method-assign]  # it is the world's
-        return wiring.rebuild(jobs, views, threads=1)
+    return wiring.rebuild(other_jobs(world.jobs, blobs=blobs or world.blobs), views, threads=1)
 
 
 def when(met: Callable[[Call], bool], do: Callable[[], object]) -> Callable[[Call], None]:
@@ -130,9 +127,7 @@ def test_a_rebuild_from_nothing_is_what_a_projector_gives(kind: str, tmp_path: P
     world = World(made[kind]())
     populate(world)
     projected = MemoryBlobs()
-    with other_jobs(world.jobs, blobs=projected) as jobs:
-        jobs.log.close = lambda: None  # type: ignore[method-assign]  # it is the world's
-        wiring.projector(jobs, leased=False).run_once()
+    wiring.projector(other_jobs(world.jobs, blobs=projected), leased=False).run_once()
 
     report = rebuild(world)
 
@@ -269,7 +264,6 @@ def test_a_status_written_between_the_look_and_the_write_wins(world: World) -> N
 def test_a_status_of_newer_code_is_left(world: World) -> None:
     """Of the same version, what newer code made of it stays."""
     bring(world.jobs, "running")
-    StatusView(world.blobs, positions=world.positions(), code=99)
     world.projector(world.view(code=99)).run_once()
     before = live(world.blobs)
 
@@ -327,6 +321,24 @@ def test_the_index_is_never_replaced_by_an_older_one(world: World) -> None:
 
     assert right_index(world) == told(world.blobs)
     assert int(world.jobs.log.last_cursor()) == Index(world.blobs).position()
+
+
+@pytest.mark.parametrize("moment", ["the first status is read", "the first chunk is copied", "the manifest is written"])
+def test_of_two_rebuilds_one_wins(world: World, moment: str) -> None:
+    """The second to end finds its build removed by the first, and puts nothing of it in the place of what is right."""
+    ids = populate(world)
+    project(world)
+    damage(world, ids)
+    meets: dict[str, Callable[[Call], bool]] = {
+        "the first status is read": lambda call: call.method == "get" and call.name.startswith("jobs/"),
+        "the first chunk is copied": lambda call: call.method == "put" and call.name.startswith("index/v1/chunk/"),
+        "the manifest is written": lambda call: call == ("put", "index/v1/MANIFEST.json"),
+    }
+
+    with suppress(Conflict):
+        rebuild(world, blobs=FailingBlobs(world.blobs, before=when(meets[moment], lambda: rebuild(world))))
+
+    assert_right(world)
 
 
 @pytest.mark.parametrize("harm", ["manifest cut short", "manifest gone", "chunk cut short", "chunk gone"])
