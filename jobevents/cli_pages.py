@@ -12,7 +12,7 @@ from jobevents.status import State, Status
 from jobevents.store import RunFilter
 
 if TYPE_CHECKING:
-    from projections.reader import StatusPage, StatusSlice
+    from projections.reader import Reader, StatusPage, StatusSlice
 
 MAX_PER_PAGE = 200  # what two chunks of the index hold for certain
 OTHER = "other"  # all states of open text together, in the index
@@ -48,24 +48,23 @@ def list_jobs(
             if job or queue or page != 1:
                 raise InvalidValue("--after goes with --state alone: the index knows neither kinds nor queues")
             _print_slice(_slice(jobs, after, per_page, state), as_json)
-        elif job or queue or not _is_index_current(jobs):
-            if state == OTHER:
-                raise InvalidValue(
-                    "jobs in other states are listed from the index alone; run: jobevents project --once"
-                )
-            wanted = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
-            _print_page(_page_of_table(jobs, wanted, page, per_page), as_json)
-        else:
-            from projections.reader import Reader
-
-            _print_page(Reader(jobs.blobs, jobs.prefix).page(state, page, per_page), as_json)
+            return
+        reader = None if job or queue else _current_reader(jobs)
+        if reader is not None:
+            _print_page(reader.page(state, page, per_page), as_json)
+            return
+        if state == OTHER:
+            raise InvalidValue("jobs in other states are listed from the index alone; run: jobevents project --once")
+        wanted = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
+        _print_page(_page_of_table(jobs, wanted, page, per_page), as_json)
 
 
-def _is_index_current(jobs: Jobs) -> bool:
-    """Tell whether the index has everything that is in the log now: a job just submitted must not be missing."""
-    from projections.index import Index
+def _current_reader(jobs: Jobs) -> "Reader[Status] | None":
+    """Return a reader of the index if that has all that is in the log now: a job just submitted must not be missing."""
+    from projections.reader import Reader
 
-    return Index(jobs.blobs, jobs.prefix).position() >= int(jobs.log.last_cursor() or 0) > 0
+    reader = Reader(jobs.blobs, jobs.prefix)
+    return reader if reader.index.position() >= int(jobs.log.last_cursor() or 0) > 0 else None
 
 
 def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Status]":
