@@ -97,24 +97,11 @@ def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:
 class Sealed(msgspec.Struct, frozen=True):
     """An event as it goes into a recorder, which takes it for the library's StoredEvent: at a sixth of what one costs."""
 
-    event: Event
+    originator_id: str  # the job's id
+    originator_version: int  # the event's version
+    topic: str  # the event's type
     state: bytes  # the bytes already made, with the chain
     chain: str
-
-    @property
-    def originator_id(self) -> str:
-        """The job's id."""
-        return self.event.job_id
-
-    @property
-    def originator_version(self) -> int:
-        """The event's version."""
-        return self.event.version
-
-    @property
-    def topic(self) -> str:
-        """The event's type."""
-        return self.event.type
 
 
 class EventMapper(Mapper[str]):
@@ -125,8 +112,8 @@ class EventMapper(Mapper[str]):
 
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
         """Return what a recorder stores of a Sealed event."""
-        event: Event = domain_event.event
-        return StoredEvent(event.job_id, event.version, event.type, domain_event.state)
+        sealed: Sealed = domain_event
+        return StoredEvent(sealed.originator_id, sealed.originator_version, sealed.topic, sealed.state)
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         """Return the event that was stored.

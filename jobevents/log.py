@@ -106,7 +106,7 @@ class EventLog:
             return self._settle(events, error)
         except PersistenceError as error:
             raise self._translate(error) from error
-        return [msgspec.structs.replace(one.event, chain=one.chain) for one in sealed]
+        return [msgspec.structs.replace(event, chain=one.chain) for event, one in zip(events, sealed, strict=True)]
 
     def _seal(self, events: Sequence[Event], heads: Mapping[str, Head]) -> list[codec.Sealed]:
         known: dict[str, Head] = {}
@@ -123,7 +123,7 @@ class EventLog:
             body = codec.encode(event)
             chain = codec.link(head.chain, body)
             known[job_id] = Head(event.version, chain)
-            sealed.append(codec.Sealed(event, codec.seal(body, chain), chain))
+            sealed.append(codec.Sealed(job_id, event.version, event.type, codec.seal(body, chain), chain))
         return sealed
 
     def _head_before(self, event: Event) -> Head:

@@ -313,7 +313,7 @@ def test_an_event_in_another_slot_is_corrupt() -> None:
 def test_the_topic_is_the_type_whatever_the_class_is_called_elsewhere() -> None:
     """Recorders file events under the type that their bytes name."""
     event = EXPECTED["JobFailed.least"]
-    sealed = codec.Sealed(event, b"{}", "")
+    sealed = codec.Sealed(event.job_id, event.version, event.type, b"{}", "")
 
     assert "JobFailed" == codec.EventMapper().to_stored_event(sealed).topic
 

@@ -8,6 +8,7 @@ Times go in as fixed-width UTC text, whose order is that of time; one instant ha
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -94,6 +95,7 @@ UNFINISHED = f'"status" NOT IN ({", ".join(repr(state) for state in FINAL)})'
 
 _HOLDS_KEY = f"\"idem_key\" <> '' AND {UNFINISHED}"
 
+_sort_key = lru_cache(4096)(sort_key)  # one job's row is written again and again
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 _decode_error = msgspec.json.Decoder(RunError).decode
@@ -259,7 +261,7 @@ def row_of(job: Job) -> Row:
         job.root_id,
         time_text(job.created_at or NEVER),
         _updated(job),
-        sort_key(job.job_id),
+        _sort_key(job.job_id),
         job.start,
         job.starts,
         job.version,
