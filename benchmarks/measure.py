@@ -16,7 +16,6 @@ from benchmarks import peers
 from benchmarks.model import Contender, Reading, Result, Row, Scale, Sizes
 
 ROOT = Path(__file__).resolve().parent.parent
-REPETITIONS = Sizes(tiny=1, small=5, full=11)
 _ENDING_S = 30.0  # to close what it has open
 TIMEOUT_S = Sizes(tiny=60, small=300, full=3600)  # of one repetition, or of getting ready
 
@@ -116,7 +115,7 @@ def _measure_row(row: Row, scale: Scale, scratch: Path) -> list[Result]:
                 running[name] = stack.enter_context(_start(row, result, scratch, getattr(TIMEOUT_S, scale)))
             except (Crashed, peers.Missing) as error:
                 results[name] = result._replace(error=str(error), is_missing=isinstance(error, peers.Missing))
-        for _ in range(getattr(REPETITIONS, scale)):
+        for _ in range(getattr(row.repetitions, scale)):
             for name, process in list(running.items()):
                 try:
                     results[name] = _with(results[name], row, process.repeat())

@@ -52,6 +52,7 @@ class Row(NamedTuple):
     sizes: Sizes
     contenders: tuple[Contender, ...]
     unit: Literal["s", "bytes"] = "s"  # an operation's time, or a size
+    repetitions: Sizes = Sizes(tiny=1, small=5, full=11)  # of each contender, in turns
 
 
 class Place(NamedTuple):
