@@ -1,5 +1,6 @@
 """What every test module shares: a clock that only moves when told, and jobs over each log that needs no server."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,14 @@ from tests.racers import Racers
 # Time limits for each example measure the machine, not the code.
 settings.register_profile("jobevents", deadline=None, max_examples=50)
 settings.load_profile("jobevents")
+
+
+@pytest.fixture(autouse=True)
+def _no_world_outlives_its_test() -> Iterator[None]:
+    yield
+    projecting = sys.modules.get("tests.projecting")
+    if projecting is not None:
+        projecting.close_worlds()
 
 
 @pytest.fixture

@@ -22,6 +22,15 @@ START = datetime(2026, 7, 26, 12, 0, 31, tzinfo=UTC)
 UNKNOWN = b'{"type":"JobPaused","job_id":"a","version":2,"id":"x","at":"2026-07-26T12:00:31Z"}'
 
 
+_opened: list[Jobs] = []
+
+
+def close_worlds() -> None:
+    """Close the jobs of every World made since the last call, so that no thread of theirs outlives its test."""
+    while _opened:
+        _opened.pop().close()
+
+
 class World:
     """A log in memory, blobs, and one time for all of it."""
 
@@ -29,6 +38,7 @@ class World:
         self.time = FakeTime()
         self.blobs: Blobs = MemoryBlobs(clock=self.now) if blobs is None else blobs
         self.jobs: Jobs = connect(url, blobs=self.blobs, clock=self.now, actor="ana", **options)
+        _opened.append(self.jobs)
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.time.now - 1000)

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -423,7 +423,7 @@ def findings(jobevents: CommandLine) -> tuple[int, dict[str, str]]:
 @pytest.mark.usefixtures("jobs")
 def test_doctor_finds_a_row_that_is_not_the_fold(jobevents: CommandLine) -> None:
     """A row changed by hand is named."""
-    with sqlite3.connect("jobs.db") as connection:
+    with closing(sqlite3.connect("jobs.db")) as connection, connection:
         connection.execute("UPDATE job_runs SET status = 'succeeded' WHERE id = 'song-2'")
     connection.close()
 

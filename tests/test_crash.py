@@ -5,6 +5,7 @@ import random
 import signal
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -87,7 +88,7 @@ def test_a_killed_writer_leaves_whole_histories(survived: Survived) -> None:
 def test_a_killed_writer_has_no_id_given_out_twice(survived: Survived) -> None:
     """What was read between the kills is the feed of the end: no id went to another event, none came in later below."""
     cursors = [int(record.cursor) for record in survived.jobs.log.scan()]
-    with sqlite3.connect(survived.path) as reader:
+    with closing(sqlite3.connect(survived.path)) as reader:
         (highest,) = reader.execute("SELECT seq FROM sqlite_sequence WHERE name = 'job_events'").fetchone()
 
     assert list(survived.jobs.log.scan(limit=len(survived.seen))) == survived.seen

@@ -777,12 +777,14 @@ def test_path_may_hold_any_character(tmp_path: Path) -> None:
 
 def test_sto_15_nothing_migrates_unasked(path: Path) -> None:
     """STO-15: a database without our schema is refused with the command to run, and stays as it is."""
-    sqlite3.connect(path).executescript("CREATE TABLE mine (x)").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE mine (x)")
 
     with pytest.raises(errors.Misconfigured, match=r"jobevents migrate --url sqlite:///.*jobs\.db"):
         SqliteRecorder.open(path)
 
-    assert [("mine",)] == sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert [("mine",)] == connection.execute("SELECT name FROM sqlite_master").fetchall()
 
 
 def test_sto_15_older_schema_is_refused_and_migrated_when_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
