@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import secrets
+import stat
 import sys
 import time
 import unicodedata
@@ -71,8 +72,9 @@ def make_directories(directory: Path) -> None:
     make_directories(directory.parent)
     with contextlib.suppress(FileExistsError):
         directory.mkdir()
-    if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+    with contextlib.suppress(FileNotFoundError):  # another has removed it again: the write that follows makes it anew
+        if not stat.S_ISDIR(directory.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     sync_directory(directory.parent)
 
 
