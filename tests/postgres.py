@@ -1,140 +1,27 @@
-"""Fixtures for Postgres: a cluster of our own on a free port, every commit on the disk, and a fresh schema for each test.
+"""Fixtures for Postgres: a running cluster, and an empty log for each test.
 
 A test module says `pytest_plugins = ("tests.postgres",)`.
 """
 
-import contextlib
-import os
-import pwd
 import secrets
-import shutil
 import signal
-import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
 
-import psycopg
 import pytest
 from psycopg import sql
 
 from jobevents.backends.postgres import migrate
-
-_INSTALL = "apt-get install postgresql"
-_START_S = 30.0
-_PLACES = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin")
-_SETTINGS = {
-    "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",
-    "fsync": "on",
-    "max_connections": "200",
-    "shared_buffers": "64MB",
-    "lc_messages": "C",
-}
-PASSWORD = "correct horse"  # of the user `secured`, the only one who is asked
-
-
-class Cluster:
-    """A database cluster in a directory of its own, run by a user who is not root."""
-
-    def __init__(self, binaries: Path, directory: Path) -> None:
-        self._binaries = binaries
-        self._data = directory / "data"
-        self._log = directory / "log"
-        self._as: dict[str, Any] = {}  # what Popen takes
-        if os.getuid() == 0:
-            owner = _unprivileged()
-            shutil.chown(directory, owner.pw_uid, owner.pw_gid)
-            self._as = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-        self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-
-    def url(self, user: str = "postgres", database: str = "postgres", **options: Any) -> str:
-        """Return the URL of a database of the cluster."""
-        query = "&".join(f"{key}={value}" for key, value in options.items())
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{'?' if query else ''}{query}"
-
-    def make(self) -> None:
-        """Initialise the cluster, and start it."""
-        made = subprocess.run(
-            [self._binaries / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"],
-            capture_output=True,
-            text=True,
-            cwd="/",
-            check=False,
-            **self._as,
-        )
-        if made.returncode:
-            _unavailable(f"initdb failed: {made.stderr[-300:]}")
-        hba = self._data / "pg_hba.conf"
-        hba.write_text(
-            "host all secured 127.0.0.1/32 scram-sha-256\nhost postgres barred 127.0.0.1/32 reject\n"
-            "host all all 127.0.0.1/32 trust\n"
-        )
-        self.start()
-        with self.connect() as connection:
-            connection.execute(sql.SQL("CREATE ROLE secured LOGIN PASSWORD {}").format(PASSWORD))
-            connection.execute("CREATE ROLE barred LOGIN; CREATE ROLE guest LOGIN")
-
-    def start(self) -> None:
-        """Start the server, and return when it takes connections."""
-        settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._binaries / "postgres", "-D", self._data, "-p", str(self.port), *settings],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-                **self._as,
-            )
-        give_up = time.monotonic() + _START_S
-        while self._process.poll() is None and time.monotonic() < give_up:
-            with contextlib.suppress(psycopg.OperationalError):
-                self.connect().close()
-                return
-            time.sleep(0.02)
-        _unavailable(f"Postgres does not answer: {self._log.read_text(errors='replace')[-500:]}")
-
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server: by SIGQUIT at once, as if it had crashed."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(_START_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def crash(self) -> None:
-        """Stop it at once and start it again."""
-        self.stop(signal.SIGQUIT)
-        self.start()
-
-    def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a connection of the superuser that commits each statement."""
-        return psycopg.connect(self.url(**options), autocommit=True, connect_timeout=5)
-
-
-def schema_of(url: str) -> str:
-    """Return the schema that a URL names."""
-    return url.rpartition("schema=")[2].partition("&")[0]
+from tests.postgres_server import Cluster, binaries
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
     """The running cluster."""
-    binaries = _binaries()
+    found = binaries()
     with tempfile.TemporaryDirectory(prefix="jobevents-postgres-") as directory:
-        cluster = Cluster(binaries, Path(directory))
+        cluster = Cluster(found, Path(directory))
         try:
             cluster.make()
             yield cluster
@@ -167,29 +54,3 @@ def postgres_url(postgres: Cluster, postgres_log: str) -> str:
             connection.execute(sql.SQL("DELETE FROM shared.{}").format(sql.Identifier(table)))
         connection.execute("ALTER TABLE shared.job_events ALTER notification_id RESTART")
     return postgres_log
-
-
-def _unprivileged() -> pwd.struct_passwd:
-    for name in ("postgres", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name)
-    return _unavailable("Postgres does not run as root, and there is no user postgres or nobody")
-
-
-def _binaries() -> Path:
-    on_path = shutil.which("initdb")
-    found = [Path(on_path).parent] if on_path else []
-    for place in _PLACES:
-        found += sorted(Path("/").glob(place[1:]), reverse=True)
-    for directory in found:
-        if (directory / "initdb").exists() and (directory / "postgres").exists():
-            return directory
-    return _unavailable("PostgreSQL is not installed")
-
-
-def _unavailable(reason: str) -> NoReturn:
-    """Skip aloud, for somebody without the server; fail where everything is to be tested."""
-    message = f"{reason}; the log in Postgres is NOT tested. Run: {_INSTALL}"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)

@@ -7,6 +7,7 @@ what is given to `query`, `read` and `write` must bear being done twice. No thre
 import os
 import select
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
@@ -56,13 +57,16 @@ class PostgresDatabase:
         self.target = target
         self._backoff = Backoff(deadline_s=target.timeout_s, first_s=0.05, most_s=1.0)
         self._closed = False
+        self._known: set[Session] = set()  # all that are open, lent or idle
         self._start_afresh()
+        weakref.finalize(self, _close_all, self._known)  # what nobody closed, as a file's connections are
         forks.watch(self)
 
     def _start_afresh(self) -> None:
         self._pool = threading.Condition(threading.Lock())
         self._idle: list[Session] = []
-        self._known: set[Session] = set()  # all that are open, lent or idle
+        self._opening = 0
+        self._known.clear()
 
     def open(self) -> None:
         """Connect once, to see that it can be done.
@@ -208,22 +212,21 @@ class PostgresDatabase:
                     return connection
                 self._known.discard(connection)
                 connection.close()
-            slot: Any = object()  # Any: stands for the connection until there is one
-            self._known.add(slot)
+            self._opening += 1
         try:
             connection = self.connect(timeout_s)
         except BaseException:
             with self._pool:
-                self._known.discard(slot)
+                self._opening -= 1
                 self._pool.notify()
             raise
         with self._pool:
-            self._known.discard(slot)
+            self._opening -= 1
             self._known.add(connection)
         return connection
 
     def _has_room(self) -> bool:
-        return self._closed or bool(self._idle) or len(self._known) < self.target.pool_size
+        return self._closed or bool(self._idle) or len(self._known) + self._opening < self.target.pool_size
 
     def _drop_idle(self) -> list[Session]:
         idle, self._idle = self._idle, []
@@ -245,6 +248,11 @@ def leave(*connections: Session) -> None:
         if isinstance(connection, Connection) and not connection.closed:
             os.close(connection.fileno())
             _INHERITED.append(connection)  # never collected, so that nothing is said later either
+
+
+def _close_all(connections: set[Session]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _has_ended(connection: Session) -> bool:

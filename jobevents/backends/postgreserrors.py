@@ -128,9 +128,7 @@ def _of_login(text: str) -> str | None:
     """Tell what is wrong with how we come in; None: nothing. Until a session has begun, Postgres gives text and no code."""
     if re.search(r'database "[^"]*" does not exist', text):
         return "database"
-    if re.search(
-        r"authentication failed|no password supplied|no pg_hba.conf entry|role \"[^\"]*\" does not exist", text
-    ):
+    if re.search(r"authentication failed|no password supplied|pg_hba.conf|role \"[^\"]*\" does not exist", text):
         return "refused"
     if re.search(r"permission denied for database|is not permitted to log in", text):
         return "refused"

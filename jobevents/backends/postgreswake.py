@@ -104,7 +104,6 @@ class PostgresWake:
                     with contextlib.closing(self._ear) as connection:
                         connection.execute(f'LISTEN "{self._channel}"')
                         failed = 0
-                        self.announce()
                         self._follow(connection, stopping, bell)
                 except (psycopg.Error, OSError):
                     stopping.wait(_PAUSES_S[min(failed, len(_PAUSES_S) - 1)])
@@ -113,8 +112,9 @@ class PostgresWake:
                     self._ear = None
 
     def _follow(self, connection: Session, stopping: threading.Event, bell: socket.socket) -> None:
-        """Wake everybody for each notification of another process, and when the poll finds what nobody told of."""
+        """Wake everybody now, for each notification of another process, and when the poll finds what nobody told of."""
         seen = self._read_head(connection)
+        self.announce()  # of what was committed while nobody listened, or until the head was read
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(bell, selectors.EVENT_READ)
