@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from jobevents import boundary, commands, ids, importing, records
+from jobevents import boundary, commands, ids, importing, pauses, records
 from jobevents.attempt import Attempt, OnUnreadable, RetryIn
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blobs
 from jobevents.commands import CancelOutcome, Submission, Submitted
+from jobevents.desk import Desk
 from jobevents.emit import By, Emitter, Observer
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.events import Event, JobFailed, JobSkipped
@@ -24,11 +25,15 @@ from jobevents.job import Job, fold
 from jobevents.jobstore import LogJobStore
 from jobevents.limits import Limit
 from jobevents.log import EventLog
+from jobevents.pauses import Pause
 from jobevents.presence import Presence
+from jobevents.queue import LEASE_S as CLAIM_S
+from jobevents.queue import JobQueue
 from jobevents.reaper import Reaped, Reaper, WorkerSeen, roster
 from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
-from jobevents.store import JobStore, LogTable, Retention, RunTable
+from jobevents.store import JobStore, LogTable, RunTable
+from jobevents.storequeue import POLL_S, StoreQueue
 from jobevents.telemetry import Counts
 from jobevents.workers import LEASE_S, Leases
 
@@ -55,13 +60,15 @@ class Jobs:
         run_logs: LogTable,
         blobs: Blobs,
         leases: Leases,
-        retention: Retention | None = None,
+        desk: Desk | None = None,
         prefix: str = "",
         actor: str = "",
         scrub: boundary.Scrub | None = None,
         on_unreadable: OnUnreadable = "raise",
         adopt_deletes: bool = False,
         lease_s: float = LEASE_S,
+        claim_s: float = CLAIM_S,
+        poll_interval_s: float = POLL_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if on_unreadable not in ("raise", "run"):
@@ -69,7 +76,9 @@ class Jobs:
         self.counts = Counts()
         self.runs = runs
         self.run_logs = run_logs
-        self.retention = retention
+        self.desk = desk
+        self._claim_s = claim_s
+        self._poll_interval_s = poll_interval_s
         self.adopt_deletes = adopt_deletes  # a status that somebody removed is a deleted job
         self._emitter = emitter
         self._blobs = blobs
@@ -101,16 +110,37 @@ class Jobs:
         Raises:
             Misconfigured: this log keeps no tables of runs.
         """
-        if self.retention is None:
-            raise Misconfigured("this log keeps no table of runs: use one in a database, or give the runner a store")
         return LogJobStore(
             self._emitter,
             runs=self.runs,
             run_logs=self.run_logs,
-            retention=self.retention,
+            retention=self._at_desk().retention,
             actor=self._actor,
             scrub=self._scrub,
         )
+
+    @cached_property
+    def queue(self) -> JobQueue:
+        """The queued runs as the runner's JobQueue: what is submitted is there at once. Closed with the jobs.
+
+        Raises:
+            Misconfigured: this log keeps no tables of runs.
+        """
+        made = StoreQueue(
+            self._emitter,
+            self._at_desk(),
+            create=self.store.create,
+            actor=self._actor,
+            lease_s=self._claim_s,
+            poll_interval_s=self._poll_interval_s,
+        )
+        self.at_close(made.close)
+        return made
+
+    def _at_desk(self) -> Desk:
+        if self.desk is None:
+            raise Misconfigured("this log keeps no table of runs: use one in a database, or give the runner its own")
+        return self.desk
 
     @property
     def prefix(self) -> str:
@@ -278,6 +308,31 @@ class Jobs:
         """Fail a queued job that cannot be started; nothing when it is not queued any more."""
         failed = partial(JobFailed, error=boundary.clean_text(error, boundary.ERROR_LIMIT), kind=kind)
         commands.drop(self._emitter, _id(job_id), failed, self._by(actor, reason))
+
+    def pause(self, *, job: str = "", queue: str = "", actor: str | None = None, reason: str = "") -> bool:
+        """Hand out no run of a kind of job, or of a queue, until it is resumed; False when it is paused already.
+
+        Jobs are submitted as ever, and what runs goes on. It lasts as long as the log.
+
+        Raises:
+            InvalidValue: neither is named, or both are.
+        """
+        by = self._by(actor, reason)
+        return self._at_desk().pauses.add(
+            pauses.pause(job, queue, at=self._emitter.clock(), by=by.actor, reason=reason)
+        )
+
+    def resume(self, *, job: str = "", queue: str = "") -> bool:
+        """Hand out again what was paused; False when it was not.
+
+        Raises:
+            InvalidValue: neither is named, or both are.
+        """
+        return self._at_desk().pauses.drop(*pauses.named(job, queue))
+
+    def paused(self) -> list[Pause]:
+        """Return what is paused, since when, by whom and why."""
+        return list(self._at_desk().pauses.list())
 
     def retry(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
         """Queue a failed job for another try.

@@ -4,13 +4,22 @@ A queue may hand a run out again, after a crash or a lease that ran out: the gua
 before it is due, and never loses one.
 """
 
+import itertools
+import os
 import threading
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol, TypeAlias
 
+from jobevents.boundary import check_instant
+from jobevents.errors import QueueClosed
 from jobevents.store import JobRun
+from jobevents.waiting import Entry, Waiting
 
 LEASE_S = 30.0  # how long a crashed worker's reservations are held: as a worker's own lease
+PATIENCE_S = 1.0  # looks at the clock again after this, which may have been set
 
 Settle: TypeAlias = Callable[[BaseException | None, float], None]
 """(error, delay_s) -> what an ack does."""
@@ -84,3 +93,107 @@ class JobQueue(Protocol):
     def close(self) -> None:
         """Hand out no more, and wake who waits; any number of times."""
         ...
+
+
+class MemoryQueue:
+    """Runs in this process's memory, for any number of threads; they are lost with it.
+
+    What is reserved and never acknowledged is handed out again after `lease_s`. Nothing renews it: acknowledge a run when its
+    start is in the store, or bear that it is handed out while it runs, and refused by the guard.
+    """
+
+    shares_store = False
+    is_durable = False
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            clock: aware UTC now, which says what is due.
+            monotonic: seconds, by which leases end.
+            lease_s: how long a reservation is held that nobody acknowledges.
+        """
+        self._clock = clock
+        self._monotonic = monotonic
+        self._lease_s = lease_s
+        self._changed = threading.Condition()
+        self._waiting: Waiting[JobRun] = Waiting()
+        self._places = itertools.count()
+        self._is_closed = False
+
+    def enqueue(self, run: JobRun) -> None:
+        """Have a run wait; one that waits already is replaced and keeps its place among its equals."""
+        with self._changed:
+            self._refuse_if_closed()
+            known = self._waiting.find(run.id)
+            place = next(self._places) if known is None else known.place
+            due = check_instant("scheduled_at", run.scheduled_at)
+            self._waiting.put(run.id, Entry(run, run.queue, run.job_name, run.priority, due, place))
+            self._changed.notify_all()
+
+    def reserve(
+        self, queues: Sequence[str] = (), *, limit: int = 1, timeout_s: float | None = None
+    ) -> list[Reservation]:
+        """Wait for due runs; see `JobQueue.reserve`. Woken by what happens here, by a time that comes, by nothing else."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        token = os.urandom(8).hex()
+        with self._changed:
+            while True:
+                self._refuse_if_closed()
+                taken = self._waiting.take(
+                    queues,
+                    limit,
+                    lambda _queue, _job_name: True,
+                    now=self._clock(),
+                    tick=self._monotonic(),
+                    lease_s=self._lease_s,
+                    token=token,
+                )
+                if taken:
+                    return [Reservation(entry.item, partial(self._settle, entry.item.id, token)) for entry in taken]
+                left = PATIENCE_S if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    return []
+                self._changed.wait(min(left, self._patience_s()))
+
+    def remove(self, job_id: str) -> bool:
+        """Take out a run that nobody holds; who holds one keeps it."""
+        with self._changed:
+            self._waiting.expire(self._monotonic())
+            return self._waiting.find(job_id) is not None and self._waiting.drop(job_id) is not None
+
+    def __len__(self) -> int:
+        with self._changed:
+            self._waiting.expire(self._monotonic())
+            return len(self._waiting)
+
+    def close(self) -> None:
+        """Wake who waits, with QueueClosed."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _settle(self, job_id: str, token: str, error: BaseException | None, delay_s: float) -> None:
+        with self._changed:
+            if error is None:
+                self._waiting.settle(job_id, token)
+            else:
+                self._waiting.release(job_id, token, tick=self._monotonic(), delay_s=delay_s)
+                self._changed.notify_all()
+
+    def _patience_s(self) -> float:
+        """Return the seconds until a time comes at which there may be something to hand out; no more than PATIENCE_S."""
+        due, end = self._waiting.next_due(), self._waiting.next_end()
+        until_due = PATIENCE_S if due is None else (due - self._clock()).total_seconds()
+        until_end = PATIENCE_S if end is None else end - self._monotonic()
+        return max(0.0, min(until_due, until_end, PATIENCE_S))
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise QueueClosed("the queue was closed")

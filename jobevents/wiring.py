@@ -49,6 +49,7 @@ def connect(
     on_unreadable: "OnUnreadable | None" = None,
     adopt_deletes: bool = False,
     lease_s: float = LEASE_S,
+    claim_s: float = LEASE_S,
     create: bool = True,
 ) -> "Jobs":
     """Open the jobs behind a URL; a brand-new SQLite file gets its tables, an older one is never migrated unasked.
@@ -66,10 +67,11 @@ def connect(
         scrub: called on params, fields, errors and results before they are encoded.
         tables: names of the tables of runs and of their log lines, default `("job_runs", "job_run_logs")`.
         schema: of a Postgres database, where the tables are; default `public`, or `?schema=` of the URL.
-        poll_interval_s: of a Postgres database: how late a commit is seen at most when its notification was lost; default 1 s.
+        poll_interval_s: how late a commit is seen at most when word of it was lost; default 1 s.
         on_unreadable: what an attempt does when the log cannot be read: "raise" (default) or "run".
         adopt_deletes: a status that somebody removed by hand is a deleted job, instead of one to be written again.
         lease_s: seconds after which a worker that gives no sign is dead, and its jobs are lost; 0.1 s to a day.
+        claim_s: seconds after which a run that a worker reserved and never began is handed out again.
         create: make a SQLite file that is not there.
 
     Raises:
@@ -90,13 +92,15 @@ def connect(
         run_logs=recorder.run_logs,
         blobs=store,
         leases=recorder.leases,
-        retention=getattr(recorder, "retention", None),  # Postgres has none yet (issue 5)
+        desk=getattr(recorder, "desk", None),  # Postgres has none yet (issue 5)
         prefix=prefix,
         actor=actor,
         scrub=scrub,
         on_unreadable=on_unreadable or "raise",
         adopt_deletes=adopt_deletes,
         lease_s=lease_s,
+        claim_s=claim_s,
+        poll_interval_s=poll_interval_s,
     )
     if inline:
         _write_statuses_inline(jobs, store, prefix)
@@ -114,8 +118,8 @@ def _open_log(
 
         database = PostgresRecorder.open(url, tables=tables, schema=schema, poll_interval_s=poll_interval_s)
         return database, database.blobs
-    if schema or poll_interval_s:
-        raise Misconfigured("schema and poll_interval_s are options of a log in Postgres: leave them out")
+    if schema:
+        raise Misconfigured("schema is an option of a log in Postgres: leave it out")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     match parts.scheme:
         case "memory":

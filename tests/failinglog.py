@@ -105,6 +105,7 @@ def failing_jobs(clock: Clock, **options: Any) -> tuple[Jobs, FailingRecorder]:
         "run_logs": recorder.run_logs,
         "blobs": MemoryBlobs(),
         "leases": recorder.leases,
+        "desk": recorder.desk,
         "monotonic": clock.monotonic,
         **options,
     }

@@ -61,6 +61,7 @@ def other_jobs(jobs: Jobs, **options: Any) -> Jobs:
         "run_logs": jobs.run_logs,
         "blobs": jobs.blobs,
         "leases": jobs.presence.leases,
+        "desk": jobs.desk,
         **options,
     }
     other = Jobs(another(jobs), **given)

@@ -283,3 +283,4 @@ def test_sto_04_a_purge_that_crashed_is_done_again(
         assert [] == jobs.store.list(RunFilter()).runs
         assert [] == [line for n in range(50) for line in jobs.store.logs(f"a{n}")]
         assert [] == [entry.name for entry in jobs.blobs.list("jobs/")]
+        assert 0 == len(jobs.queue)

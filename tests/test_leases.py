@@ -279,14 +279,14 @@ def test_a_file_of_version_1_gets_leases_when_asked(tmp_path: Path, clock: Clock
     """The step adds the table of leases and the deadline of a run, and the rows that were there stay."""
     make_version_1(tmp_path / "jobs.db")
 
-    with pytest.raises(Misconfigured, match="found=1 needed=2: run `jobevents migrate"):
+    with pytest.raises(Misconfigured, match=f"found=1 needed={sqliteschema.VERSION}: run `jobevents migrate"):
         SqliteRecorder.open(tmp_path / "jobs.db")
     applied = migrate(tmp_path / "jobs.db")
 
     recorder = SqliteRecorder.open(tmp_path / "jobs.db")
     recorder.leases.renew(lease())
     running = recorder.runs.running(after="", limit=10, now=clock())
-    assert ([2], ["w1"], [("old", "w1", 2, False)]) == (
+    assert ([2, 3], ["w1"], [("old", "w1", 2, False)]) == (
         applied,
         living(recorder.leases),
         [tuple(one) for one in running],

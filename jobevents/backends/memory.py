@@ -3,33 +3,45 @@
 Nothing outlives the process. Behaves like the SQL logs in all else, for tests, development and small services.
 """
 
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eventsourcing.persistence import StoredEvent
 from eventsourcing.popo import POPOProcessRecorder
 
+from jobevents.backends.memoryclaims import MemoryClaims
 from jobevents.backends.memoryruns import MemoryRetention, MemoryRunLogs, MemoryRuns
 from jobevents.backends.tail import TailSubscription
+from jobevents.desk import Desk
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
 from jobevents.limits import Limit
-from jobevents.store import LogTable, Retention, RunTable
+from jobevents.pauses import MemoryPauses
+from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases, MemoryLeases
 
 
 class MemoryRecorder(POPOProcessRecorder):
     """The recorder in memory, for any number of threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Hold nothing yet; leases and claims end by `monotonic`."""
         super().__init__()
         self._rows = MemoryRuns(self._database_lock)
         self._lines = MemoryRunLogs(self._database_lock, self._is_deleted)
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = self._lines
-        self.retention: Retention = MemoryRetention(self._rows, self._lines)
-        self.leases: Leases = MemoryLeases()
+        pauses = MemoryPauses(self._notify_listeners)
+        self._claims = MemoryClaims(self._database_lock, pauses, self._notify_listeners, monotonic=monotonic)
+        self.desk = Desk(
+            claims=self._claims,
+            pauses=pauses,
+            retention=MemoryRetention(self._rows, self._lines),
+            alarm=self,
+        )
+        self.leases: Leases = MemoryLeases(monotonic=monotonic)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -64,7 +76,8 @@ class MemoryRecorder(POPOProcessRecorder):
     ) -> Sequence[int] | None:
         ids = super()._update_table(stored_events, **kwargs)
         for job in rows:
-            self._rows.put(job)
+            if self._rows.put(job):
+                self._claims.put(job)
             if job.state == DELETED:
                 self._lines.drop(job.job_id)
         return ids

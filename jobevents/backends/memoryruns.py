@@ -15,7 +15,6 @@ from jobevents.job import DELETED, RUNNING, Job
 from jobevents.limits import Limit
 from jobevents.store import Cutoff, Held, JobLog, JobRun, RunFilter, RunPage, is_overdue, run_of
 
-
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -64,22 +63,23 @@ class MemoryRuns:
                 holders[slot] = job.job_id
             rows[job.job_id] = job
 
-    def put(self, job: Job) -> None:
-        """Store a row; one of a higher version stays, a deleted job's goes."""
+    def put(self, job: Job) -> bool:
+        """Store a row, and tell whether it was news: one of a higher version stays. A deleted job's goes."""
         if not self._is_news(job):
-            return
+            return False
         before = self._jobs.get(job.job_id)
         if before is not None and self._holders.get((before.name, before.key)) == job.job_id:
             del self._holders[before.name, before.key]
         self._running.pop(job.job_id, None)
         if job.state == DELETED:
             self._jobs.pop(job.job_id, None)
-            return
+            return True
         self._jobs[job.job_id] = job
         if job.state == RUNNING:
             self._running[job.job_id] = job
         if _holds(job):
             self._holders[job.name, job.key] = job.job_id
+        return True
 
     def _is_news(self, job: Job) -> bool:
         before = self._jobs.get(job.job_id)
@@ -93,7 +93,7 @@ class MemoryRuns:
     def get(self, job_id: str) -> JobRun | None:
         """Return the row; None when there is no such job."""
         job = self._jobs.get(job_id)
-        return None if job is None else _own_run_of(job)
+        return None if job is None else own_run_of(job)
 
     def list(self, filter: RunFilter) -> RunPage:
         """Return a page and the count of all: sorts what matches."""
@@ -104,7 +104,7 @@ class MemoryRuns:
         with self._lock:
             found = sorted(self._matching(filter), key=lambda job: (sort_key(job.job_id), job.job_id), reverse=True)
         shown = found[offset : offset + per_page] if per_page else found
-        return RunPage([_own_run_of(job) for job in shown], len(found), number, per_page)
+        return RunPage([own_run_of(job) for job in shown], len(found), number, per_page)
 
     def _matching(self, filter: RunFilter) -> Iterator[Job]:
         for job in self._jobs.values():
@@ -199,7 +199,7 @@ class MemoryRetention:
         return None
 
 
-def _own_run_of(job: Job) -> JobRun:
+def own_run_of(job: Job) -> JobRun:
     """Return a run with which the caller may do as it likes, as with one that was read from a database."""
     run = run_of(job)
     own = {name: _decode(_encode(value)) for name in ("params", "result") if (value := getattr(run, name)) is not None}

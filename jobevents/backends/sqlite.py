@@ -6,8 +6,9 @@ never given out twice.
 # ruff: noqa: S608  # table names are constants, values are bound
 
 import sqlite3
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Self
@@ -18,18 +19,21 @@ from eventsourcing.sqlite import SQLiteDatastore, SQLiteProcessRecorder
 
 from jobevents.backends import sqliteerrors, sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Tables
+from jobevents.backends.sqliteclaims import SqliteClaims
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
 from jobevents.backends.sqliteleases import SqliteLeases
+from jobevents.backends.sqlitepauses import SqlitePauses
 from jobevents.backends.sqliteretention import SqliteRetention
 from jobevents.backends.sqliteruns import SqliteRunLogs, SqliteRuns
 from jobevents.backends.sqliteschema import EVENTS, TRACKING
 from jobevents.backends.tail import TailSubscription
 from jobevents.backends.wake import Wake
+from jobevents.desk import Desk
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
 from jobevents.log import Record
-from jobevents.store import LogTable, Retention, RunTable
+from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
 _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
@@ -63,16 +67,28 @@ class SqliteRecorder(SQLiteProcessRecorder):
     Errors are ours, but for the library's IntegrityError when an event's place is taken.
     """
 
-    def __init__(self, datastore: SqliteDatastore, *, tables: Tables = DEFAULT_TABLES) -> None:
+    def __init__(
+        self,
+        datastore: SqliteDatastore,
+        *,
+        tables: Tables = DEFAULT_TABLES,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(datastore, events_table_name=EVENTS)
         self.file = datastore.file
         self._rows = SqliteRuns(self.file, tables)
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = SqliteRunLogs(self.file, tables)
-        self.retention: Retention = SqliteRetention(self.file, tables)
-        self.leases: Leases = SqliteLeases(self.file)
+        self.leases: Leases = SqliteLeases(self.file, monotonic=monotonic)
         self._tables = tables
         self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self.max_notification_id)
+        announce = self._wake.announce
+        self.desk = Desk(
+            claims=SqliteClaims(self.file, tables, announce, monotonic=monotonic),
+            pauses=SqlitePauses(self.file, announce),
+            retention=SqliteRetention(self.file, tables),
+            alarm=self._wake,
+        )
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     @classmethod
@@ -84,6 +100,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         tables: Sequence[str] = DEFAULT_TABLES,
         create: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> Self:
         """Open the log in a file, made with its directory if missing; nothing else is ever migrated unasked.
 
@@ -92,6 +109,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
             lock_timeout_s: how long a write waits for other processes before it is Unavailable.
             tables: names of the tables of runs and of their log lines, as the file was made with; "" is the default.
             create: make the schema where there is nothing yet.
+            monotonic: the clock by which leases and claims end: one for all processes of the machine.
 
         Raises:
             Misconfigured: the schema is older, newer or not there, or an option is none.
@@ -104,7 +122,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         except BaseException:
             file.close()
             raise
-        return cls(SqliteDatastore(file), tables=named)
+        return cls(SqliteDatastore(file), tables=named, monotonic=monotonic)
 
     def create_table(self) -> None:
         """Make or update the schema: what `jobevents migrate` does."""

@@ -36,7 +36,7 @@ _COLUMNS = "worker, host, pid, started_at, version, lease_s, boot, renewed"
 _RENEW = f"INSERT OR REPLACE INTO {WORKERS} ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ALL = f"SELECT {_COLUMNS} FROM {WORKERS} ORDER BY worker"
 _DEAD = "(boot <> ? OR renewed > ? OR ? - renewed >= lease_s)"
-_SLACK_S: Final = 1.0  # a renewal from this far ahead was not of this boot, where the system does not tell boots apart
+SLACK_S: Final = 1.0  # a renewal from this far ahead was not of this boot, where the system does not tell boots apart
 _PAGE: Final = 500  # values bound in one statement: SQLite allows 999 in old versions
 
 
@@ -54,7 +54,7 @@ class SqliteLeases:
         """
         self._file = file
         self._monotonic = monotonic
-        self._boot = _boot_id() if boot is None else boot
+        self._boot = boot_id() if boot is None else boot
 
     def renew(self, lease: Lease) -> None:
         told = (
@@ -84,7 +84,7 @@ class SqliteLeases:
     def drop(self, worker: str, *, if_dead: bool = False) -> bool:
         def delete(cursor: sqlite3.Cursor) -> bool:
             now = self._monotonic()
-            condition, values = (_DEAD, (self._boot, now + _SLACK_S, now)) if if_dead else ("1", ())
+            condition, values = (_DEAD, (self._boot, now + SLACK_S, now)) if if_dead else ("1", ())
             cursor.execute(f"DELETE FROM {WORKERS} WHERE worker = ? AND {condition}", (worker, *values))
             return cursor.rowcount > 0
 
@@ -105,11 +105,11 @@ class SqliteLeases:
             version=version,
             lease_s=lease_s,
         )
-        is_of_this_boot = boot == self._boot and renewed <= now + _SLACK_S
+        is_of_this_boot = boot == self._boot and renewed <= now + SLACK_S
         return Sighting(lease, max(0.0, now - renewed) if is_of_this_boot else math.inf)
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
     """Return the name that Linux gives to this run of the machine; "" elsewhere.
 
     Without one, a lease of an earlier run has a renewal ahead of the clock and counts as dead, but for the `lease_s` seconds

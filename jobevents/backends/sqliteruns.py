@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
+from jobevents.backends.sqliteclaims import END_CLAIM
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS
 from jobevents.errors import Busy, InvalidValue, KeyTaken
@@ -35,10 +36,14 @@ class SqliteRuns:
     def put(self, cursor: sqlite3.Cursor, job: Job) -> None:
         """Write a job's row in the cursor's transaction; one of a higher version stays, a deleted job's goes with its lines.
 
+        It ends every claim on the job.
+
         Raises:
             KeyTaken: another unfinished job holds the idempotency key; the transaction must be rolled back.
             InvalidValue: the row holds what no column can, such as a record's name that is null; as above.
         """
+        if job.version > 1:
+            cursor.execute(END_CLAIM, (job.job_id,))
         if job.state == DELETED:
             cursor.execute(self._sql.delete_run, (job.job_id,))
             cursor.execute(self._sql.delete_logs, (job.job_id,))

@@ -10,8 +10,18 @@ pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in iter_
 from jobevents.testing.blobs import BlobsContract  # noqa: E402
 from jobevents.testing.clock import Clock  # noqa: E402
 from jobevents.testing.faults import Died, FailingBlobs  # noqa: E402
+from jobevents.testing.jobqueue import JobQueueContract  # noqa: E402
 from jobevents.testing.jobstore import JobStoreContract  # noqa: E402
 from jobevents.testing.leases import LeasesContract  # noqa: E402
 from jobevents.testing.log import LogContract  # noqa: E402
 
-__all__ = ["BlobsContract", "Clock", "Died", "FailingBlobs", "JobStoreContract", "LeasesContract", "LogContract"]
+__all__ = [
+    "BlobsContract",
+    "Clock",
+    "Died",
+    "FailingBlobs",
+    "JobQueueContract",
+    "JobStoreContract",
+    "LeasesContract",
+    "LogContract",
+]

@@ -1,0 +1,63 @@
+"""What a log keeps for those who work on its jobs, beside its rows: claims, pauses, what is old, and an alarm."""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from jobevents.pauses import Pauses
+from jobevents.store import JobRun, Retention
+
+
+class Claims(Protocol):
+    """Leases on queued runs, kept beside the rows. Each call is one read or one transaction."""
+
+    def claim(
+        self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
+    ) -> Sequence[JobRun]:
+        """Lease up to `limit` due runs to the token, in the order of `JobQueue.reserve`: each to one token alone.
+
+        Not those that are external, paused or claimed. Ends with the lease, by a clock that never goes back, or with the next
+        event of the job.
+
+        Args:
+            queues: names of the queues to take from; none: all.
+        """
+        ...
+
+    def release(self, job_id: str, token: str, *, delay_s: float) -> None:
+        """End the token's claim after a delay, and wake who waits; nothing when it has ended already."""
+        ...
+
+    def is_claimed(self, job_id: str) -> bool:
+        """Tell whether somebody has a claim on the run."""
+        ...
+
+    def next_due(self, queues: Sequence[str]) -> datetime | None:
+        """Return when the earliest run is due that is not claimed; None when there is none."""
+        ...
+
+    def waiting(self) -> int:
+        """Return how many queued runs are not claimed, external ones not counted."""
+        ...
+
+
+class Alarm(Protocol):
+    """Sets events when something was committed."""
+
+    def listen(self, event: threading.Event) -> None:
+        """Set `event` after every commit from now on."""
+        ...
+
+    def unlisten(self, event: threading.Event) -> None:
+        """Leave `event` alone."""
+        ...
+
+
+class Desk(NamedTuple):
+    """All of it, as a recorder that keeps rows has it."""
+
+    claims: Claims
+    pauses: Pauses
+    retention: Retention
+    alarm: Alarm

@@ -1,0 +1,167 @@
+"""The queue that is the table of runs: what is written as queued is available, and a claim beside the row hands it out.
+
+A claim is a lease, and no event: what was reserved and never begun costs no attempt. Any event of the job ends it, that of the
+start above all; the guard decides on the log, so that an old claim starts nothing.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from jobevents.commands import known
+from jobevents.desk import Desk
+from jobevents.emit import By, Draft, Emitter
+from jobevents.errors import Conflict, KeyTaken, Misconfigured, QueueClosed
+from jobevents.events import JobCanceled
+from jobevents.job import QUEUED, Job
+from jobevents.queue import LEASE_S, Reservation
+from jobevents.store import JobRun
+
+POLL_S = 1.0  # behaviour T7: how late a wake that got lost is at most
+
+
+class StoreQueue:
+    """The queued runs of one log. Safe for threads; any number of processes may have one on the same log."""
+
+    shares_store = True
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        desk: Desk,
+        *,
+        create: Callable[[JobRun], None],
+        actor: str = "",
+        lease_s: float = LEASE_S,
+        poll_interval_s: float = POLL_S,
+    ) -> None:
+        """Wait for nothing yet.
+
+        Args:
+            create: stores a new run: that of the JobStore over the log.
+            actor: who removes.
+            lease_s: how long a claim is held whose worker has crashed.
+            poll_interval_s: how long a wait is at most until it looks again; 0 or less: the default (behaviour T7).
+
+        Raises:
+            Misconfigured: a claim would end before it began.
+        """
+        if lease_s <= 0:
+            raise Misconfigured(f"a claim must last claim_s={lease_s}: give seconds above 0, such as {LEASE_S:g}")
+        self._emitter = emitter
+        self._claims = desk.claims
+        self._alarm = desk.alarm
+        self._create = create
+        self._by = By(actor=actor, reason="removed from the queue")
+        self._lease_s = lease_s
+        self._poll_interval_s = poll_interval_s if poll_interval_s > 0 else POLL_S
+        self._lock = threading.Lock()
+        self._idle: list[threading.Event] = []  # they go on listening: the next wait begins at once
+        self._used: set[threading.Event] = set()
+        self._is_closed = False
+
+    def enqueue(self, run: JobRun) -> None:
+        """Create the run if the store does not have it; nothing when it does: what is stored is available already.
+
+        Raises:
+            QueueClosed: the queue was closed.
+            KeyTaken: an unfinished run holds its key. Conflict: it was deleted.
+        """
+        self._refuse_if_closed()
+        try:
+            self._create(run)
+        except KeyTaken:
+            raise
+        except Conflict:
+            if not known(self._emitter.load(run.id)):
+                raise
+
+    def reserve(
+        self, queues: Sequence[str] = (), *, limit: int = 1, timeout_s: float | None = None
+    ) -> list[Reservation]:
+        """Claim due runs, waiting for them; see `JobQueue.reserve`.
+
+        Woken by a commit of this process at once, by one of another as soon as the log hears of it, by a time that comes, and
+        by the poll where all of that fails. An acknowledgement without an error writes nothing: the run's own events have
+        ended the claim. If there were none, it ends with its lease, and the run is handed out again.
+        """
+        self._refuse_if_closed()
+        if found := self._claim(queues, limit):
+            return found
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if timeout_s is not None and timeout_s <= 0:
+            return []
+        with self._listening() as woken:
+            while True:
+                woken.clear()
+                self._refuse_if_closed()
+                if found := self._claim(queues, limit):
+                    return found
+                left = self._poll_interval_s if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    return []
+                woken.wait(min(left, self._patience_s(queues)))
+
+    def remove(self, job_id: str) -> bool:
+        """Append JobCanceled to a queued job that nobody has claimed; False when it is not one, or not any more.
+
+        A request to cancel made before says who and why. Who claims the run in this very moment is refused by the guard.
+        """
+
+        def decide(job: Job) -> list[Draft]:
+            is_ours = job.state == QUEUED and not job.external and not self._claims.is_claimed(job_id)
+            return [JobCanceled] if is_ours else []
+
+        return bool(self._emitter.change(job_id, decide, self._by).events)
+
+    def __len__(self) -> int:
+        return self._claims.waiting()
+
+    def close(self) -> None:
+        """Wake who waits, with QueueClosed; claims end with their leases."""
+        with self._lock:
+            self._is_closed = True
+            events, self._idle = [*self._idle, *self._used], []
+        for event in events:
+            self._alarm.unlisten(event)
+            event.set()
+
+    def _claim(self, queues: Sequence[str], limit: int) -> list[Reservation]:
+        token = os.urandom(8).hex()
+        now = self._emitter.clock()
+        runs = self._claims.claim(queues, limit=limit, now=now, lease_s=self._lease_s, token=token)
+        return [Reservation(run, partial(self._settle, run.id, token)) for run in runs]
+
+    def _settle(self, job_id: str, token: str, error: BaseException | None, delay_s: float) -> None:
+        if error is not None:
+            self._claims.release(job_id, token, delay_s=delay_s)
+
+    def _patience_s(self, queues: Sequence[str]) -> float:
+        due = self._claims.next_due(queues)
+        until_due = self._poll_interval_s if due is None else (due - self._emitter.clock()).total_seconds()
+        return max(0.0, min(until_due, self._poll_interval_s))
+
+    @contextmanager
+    def _listening(self) -> Iterator[threading.Event]:
+        """Lend an event that is set by every commit, and by the close."""
+        with self._lock:
+            event = self._idle.pop() if self._idle else None
+        if event is None:
+            event = threading.Event()
+            self._alarm.listen(event)
+        with self._lock:
+            self._used.add(event)
+        try:
+            yield event
+        finally:
+            with self._lock:
+                self._used.discard(event)
+                if not self._is_closed:
+                    self._idle.append(event)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise QueueClosed("the queue was closed")
