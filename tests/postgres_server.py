@@ -1,12 +1,14 @@
 """A Postgres cluster of our own on a free port, every commit on the disk."""
 
 import contextlib
+import ctypes
 import os
 import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,6 +28,7 @@ _SETTINGS = {
     "shared_buffers": "64MB",
     "lc_messages": "C",
 }
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PASSWORD = "correct horse"  # of the user `secured`, the only one who is asked
 
 
@@ -84,6 +87,7 @@ class Cluster:
                 stderr=log,
                 cwd="/",
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
                 **self._as,
             )
         give_up = time.monotonic() + _START_S
@@ -126,6 +130,12 @@ def binaries() -> Path:
         if (directory / "initdb").exists() and (directory / "postgres").exists():
             return directory
     return _unavailable("PostgreSQL is not installed")
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end the server when the tests are killed, where it can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 def _unprivileged() -> pwd.struct_passwd:
