@@ -24,6 +24,7 @@ from jobevents.testing.jobqueue_threads import AT_ONCE_S, PATIENCE_S, at_once, w
 from jobevents.testing.runs import Elapse, run
 from jobevents.wiring import connect
 from tests.clock import START
+from tests.listqueue import ListQueue
 from tests.queues import timed_jobs
 from tests.racers import Racers
 
@@ -34,6 +35,23 @@ class TestMemoryQueue(JobQueueContract):
     @pytest.fixture
     def queue(self, clock: Clock) -> Iterator[JobQueue]:
         queue = MemoryQueue(clock=clock, monotonic=clock.monotonic)
+        yield queue
+        queue.close()
+
+    @pytest.fixture
+    def elapse(self, clock: Clock) -> Elapse:
+        return clock.move
+
+
+class TestListQueue(JobQueueContract):
+    """A list of bytes that knows nothing of a log is as good a queue, though its reservations end with their process."""
+
+    lease_s = None
+    loops = 300  # it looks through all of the list for each
+
+    @pytest.fixture
+    def queue(self, clock: Clock) -> Iterator[JobQueue]:
+        queue = ListQueue(clock=clock)
         yield queue
         queue.close()
 

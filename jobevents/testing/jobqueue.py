@@ -234,6 +234,7 @@ class JobQueueContract(JobQueueThreads):
 
     def test_an_error_may_ask_for_time(self, queue: JobQueue, elapse: Elapse) -> None:
         """With a delay it is handed out again when that is over."""
+        self._lease_s()
         queue.enqueue(run())
         (reservation,) = queue.reserve(timeout_s=0)
         reservation.ack(RuntimeError("no slot"), delay_s=2)

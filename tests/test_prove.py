@@ -1,0 +1,31 @@
+"""The command by which users prove the contracts on a database of theirs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FEW = "test_every_field_comes_back or test_a_due_run_is_delivered or test_read_gives_what_was_appended"
+
+
+def prove(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a few of the shipped tests in a directory that knows nothing of ours."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--pyargs", "jobevents.testing", "-k", FEW]
+    return subprocess.run([*command, *arguments], cwd=directory, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///data/any.db?synchronous=normal"])
+def test_the_contracts_run_where_they_are_told_to(tmp_path: Path, url: str) -> None:
+    """A test of the log, one of the store and one of the queue pass, and leave nothing behind."""
+    done = prove(tmp_path, "--jobevents-url", url)
+
+    assert (0, True) == (done.returncode, "3 passed" in done.stdout), done.stdout
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_without_a_url_nothing_is_proved(tmp_path: Path) -> None:
+    """The tests are skipped, and say what is missing."""
+    done = prove(tmp_path, "-rs")
+
+    assert (True, True) == ("3 skipped" in done.stdout, "--jobevents-url sqlite:///" in done.stdout), done.stdout
