@@ -68,7 +68,7 @@ class Emitter:
         self._observers.append(observer)
 
     def load(self, job_id: str) -> Job:
-        """Return the job as the log has it now: the cached fold and one read of what came after it.
+        """Return the job as the log has it now: the cached fold, and one read of its last event and of what came after it.
 
         A job without events has version 0.
 
@@ -86,6 +86,7 @@ class Emitter:
         Raises:
             IllegalTransition: the job's state, read afresh, does not allow it.
             KeyTaken: an unfinished job holds the idempotency key.
+            Conflict: the log refuses the events, though their slots are free.
             Busy: as many other jobs run as a limit lets.
             AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
             Whatever `decide` raises, if it does so on the state read afresh.
@@ -95,6 +96,7 @@ class Emitter:
         if job is None:
             job = self._refresh(job_id, None)
         while True:
+            refused: Conflict | None = None
             try:
                 events = self._make(job, decide(job), by)
             except JobEventsError:
@@ -106,11 +108,14 @@ class Emitter:
                     return self._append(job, events, limits)
                 except KeyTaken:
                     raise
-                except Conflict:
-                    pass
+                except Conflict as error:
+                    refused = error
             elif fresh:
                 return Change(job)
-            job, fresh = self._refresh(job_id, job), True
+            found = self._refresh(job_id, job)
+            if refused is not None and (found.version, found.chain) == (job.version, job.chain):
+                raise refused  # not by an event that took the slot: the same would be refused for ever
+            job, fresh = found, True
 
     def create(self, drafts: Mapping[str, Draft], by: By) -> dict[str, Event]:
         """Append the first event of several new jobs in one transaction.
@@ -201,10 +206,22 @@ class Emitter:
             if known is None or known.version < job.version:
                 self._jobs[job.job_id] = job
 
+    def _forget(self, job_id: str) -> None:
+        with self._lock:
+            self._jobs.pop(job_id, None)
+
     def _refresh(self, job_id: str, job: Job | None) -> Job:
-        news = self.log.read(job_id, after=job.version if job else 0)
-        if job is not None and not news:
-            return job
+        """Fold in what came after `job`; where its last event is not there any more, the log is another: fold all anew."""
+        known = job.version if job else 0
+        news = self.log.read(job_id, after=max(0, known - 1))
+        if job is not None and known:
+            if news and news[0].chain == job.chain:
+                if len(news) == 1:
+                    return job
+            else:
+                logger.warning("history was replaced, the job is folded anew job_id=%s known_version=%d", job_id, known)
+                self._forget(job_id)
+                news, job = self.log.read(job_id), None
         job = fold(news, job, job_id=job_id)
         if job.version:
             self._keep(job)

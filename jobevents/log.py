@@ -35,6 +35,9 @@ class Head(NamedTuple):
     chain: str  # chain hash of the last event
 
 
+NO_HEADS: Mapping[str, Head] = {}
+
+
 class Record(msgspec.Struct, frozen=True):
     """A stored event as a feed hands it out: not decoded yet, so that one that cannot be read stops nobody."""
 
@@ -92,24 +95,27 @@ class EventLog:
             limits: on how many jobs run, checked in the transaction for each row that runs; only of logs that keep rows.
 
         Raises:
-            Conflict: another event is in a slot; nothing was written.
+            Conflict: another event is in a slot, or a history does not end as `heads` says; nothing was written.
             KeyTaken: an unfinished job holds the idempotency key of a row; nothing was written.
             Busy: as many other jobs run as a limit lets; nothing was written.
             InvalidValue: a version would leave a hole; nothing was written.
             Unavailable, PermissionDenied, Corrupt: what the store says; nothing was written.
         """
         try:
-            sealed = self._seal(events, heads or {})
+            sealed, follows = self._seal(events, heads or NO_HEADS)
             # Not EventStore.put: it makes a StoredEvent, a Recording and a Notification of each event, for nobody.
-            self.recorder.insert_events(sealed, rows=rows, limits=limits)  # type: ignore[arg-type]  # has what is read
+            options = {"rows": rows, "limits": limits, "follows": follows}
+            self.recorder.insert_events(sealed, **options)  # type: ignore[arg-type]  # has what is read
         except IntegrityError as error:
             return self._settle(events, error)
         except PersistenceError as error:
             raise self._translate(error) from error
         return [msgspec.structs.replace(event, chain=one.chain) for event, one in zip(events, sealed, strict=True)]
 
-    def _seal(self, events: Sequence[Event], heads: Mapping[str, Head]) -> list[codec.Sealed]:
+    def _seal(self, events: Sequence[Event], heads: Mapping[str, Head]) -> tuple[list[codec.Sealed], dict[str, Head]]:
+        """Return the events as they are stored, and what those that are not a job's first go on from."""
         known: dict[str, Head] = {}
+        follows: dict[str, Head] = {}
         sealed = []
         for event in events:
             job_id = event.job_id
@@ -120,11 +126,13 @@ class EventLog:
                 raise InvalidValue(
                     f"version leaves a hole job_id={job_id} version={event.version} expected={head.version + 1}"
                 )
+            if head.version and job_id not in known:
+                follows[job_id] = head
             body = codec.encode(event)
             chain = codec.link(head.chain, body)
             known[job_id] = Head(event.version, chain)
             sealed.append(codec.Sealed(job_id, event.version, event.type, codec.seal(body, chain), chain))
-        return sealed
+        return sealed, follows
 
     def _head_before(self, event: Event) -> Head:
         """Return the head that the event would follow; a slot that is taken already is found out by the insert."""
@@ -138,10 +146,15 @@ class EventLog:
         found = []
         for event in events:
             stored = self.read(event.job_id, after=event.version - 1, until=event.version)
-            if not stored or stored[0].id != event.id:
+            if not stored:
+                raise Conflict(
+                    f"history does not end where this event goes on job_id={event.job_id} version={event.version} "
+                    f"tried={event.type}: was the log replaced by an older copy? error={error}"
+                ) from error
+            if stored[0].id != event.id:
                 raise Conflict(
                     f"another event is in the slot job_id={event.job_id} version={event.version} "
-                    f"tried={event.type} found={stored[0].type if stored else 'none'}"
+                    f"tried={event.type} found={stored[0].type}"
                 ) from error
             found.append(stored[0])
         return found

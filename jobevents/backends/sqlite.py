@@ -8,7 +8,7 @@ never given out twice.
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Self
@@ -17,6 +17,7 @@ from uuid import UUID
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
 from eventsourcing.sqlite import SQLiteDatastore, SQLiteProcessRecorder
 
+from jobevents import codec
 from jobevents.backends import sqliteerrors, sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Tables
 from jobevents.backends.sqliteclaims import SqliteClaims
@@ -32,12 +33,13 @@ from jobevents.desk import Desk
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
-from jobevents.log import Record
+from jobevents.log import NO_HEADS, Head, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
 _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
 _EVENT = "originator_id, originator_version, topic, state"
+_STATE = f'SELECT state FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ?'
 _SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
 _TRACK = (
     f'INSERT INTO "{TRACKING}" VALUES (?, ?) ON CONFLICT (application_name) DO UPDATE '
@@ -134,10 +136,11 @@ class SqliteRecorder(SQLiteProcessRecorder):
         Args:
             stored_events: 0..n, of any jobs.
             kwargs: `rows`: Jobs as they are after these events; `limits`: on how many of those may run;
-                `tracking`: as in the library; others are passed over.
+                `follows`: job id -> the Head that its events go on from, which must be there: not so when the file was
+                replaced by an older one; `tracking`: as in the library; others are passed over.
 
         Raises:
-            IntegrityError: an event's place is taken, or the tracking is not beyond the last.
+            IntegrityError: an event's place is taken, the one before it is not there, or the tracking is not beyond the last.
             KeyTaken: an unfinished job holds the idempotency key of a row.
             Busy: as many other jobs run as a limit lets.
             Unavailable, PermissionDenied, Corrupt: what the file says.
@@ -155,9 +158,14 @@ class SqliteRecorder(SQLiteProcessRecorder):
         *,
         rows: Sequence[Job] = (),
         limits: Sequence[Limit] = (),
+        follows: Mapping[str, Head] = NO_HEADS,
         tracking: Tracking | None = None,
         **_: Any,
     ) -> list[int]:
+        for job_id, head in follows.items():
+            before = c.execute(_STATE, (job_id, head.version)).fetchone()
+            if before is None or codec.unseal(before[0])[1] != head.chain:
+                raise IntegrityError(f"event before is not there job_id={job_id} version={head.version}")
         ids: list[int] = []
         try:
             for s in stored_events:
