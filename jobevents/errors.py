@@ -29,10 +29,19 @@ Messages are lower case: what failed, then `key=value`, then a hint where there 
 """
 
 from datetime import timedelta
+from typing import Any
 
 
 class JobEventsError(Exception):
-    """Anything jobevents raises on purpose."""
+    """Anything jobevents raises on purpose; it goes whole from one process to another."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own calls the class with the message alone, and a pool whose worker raised that breaks or hangs.
+        return _again, (type(self), self.args), vars(self)
+
+
+def _again(kind: type[JobEventsError], args: tuple[object, ...]) -> JobEventsError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidValue(JobEventsError, ValueError):
