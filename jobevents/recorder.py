@@ -90,15 +90,15 @@ class _Terminal(Protocol):
 def under_job_dir(base_uri: str) -> Locate:
     """Return the locator `{base_uri}/{job_id}/status.json` (behaviour S10).
 
-    An empty base fails at each use and not here, as in the kit. Blobs are named without scheme and bucket: give the
-    prefix that `open_blobs(url)` returns, not the URL.
+    An empty base fails at each use and not here, as in the kit. Blobs are named without scheme and bucket: give
+    `prefix or "jobs"` of the prefix that `open_blobs(url)` returns, not the URL; it is empty for all but buckets.
     """
     base = base_uri.strip(WHITE_SPACE).rstrip("/")
 
     def locate(job_id: str) -> str:
         if not base:
             raise Misconfigured(
-                f"status has no place job_id={job_id} base_uri={base_uri!r}: give a directory or bucket"
+                f"status has no place job_id={job_id} base_uri={base_uri!r}: name a directory, under_job_dir('jobs')"
             )
         return f"{base}/{job_id}/status.json"
 

@@ -164,6 +164,18 @@ def test_the_kit_runs_on_a_bucket(gcs_bucket: str) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("url", ["memory://", "file:///{here}/kit", "kit", "sqlite:///kit.db"])
+def test_the_kit_runs_on_every_store(url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The block with the kit's records, with any other URL of the table in it, records the job and guards it."""
+    (code,) = blocks("python", "StatusStore")
+    scope = run(code.replace("gs://music-bucket/jobs", url.format(here=tmp_path)))
+
+    assert scope["recorder"].already_succeeded("song-7")
+    assert ["jobs/song-7/status.json"] == [entry.name for entry in scope["blobs"].list("")]
+    assert [] == caplog.records
+    scope["blobs"].close()
+
+
 def test_the_commands_run() -> None:
     """Every command of `jobevents` in the shell blocks succeeds, one after the other, in an empty directory."""
     lines = [line for code in blocks("sh") for line in code.splitlines() if line.startswith(("export ", "jobevents "))]
