@@ -166,7 +166,7 @@ def check(job: Job, event: Event) -> None:
             _tried(event),
             job_id=job.job_id,
             state=job.state,
-            allowed=tuple(_edge(cls, job.state) for cls in row),
+            allowed=tuple(edge(cls, job.state) for cls in row),
             start=start,
             current=job.start,
         )
@@ -400,21 +400,7 @@ def due_at(job: Job) -> datetime:
     return job.scheduled_at or job.created_at or datetime.fromtimestamp(0, UTC)
 
 
-def diagram() -> str:
-    """Return TRANSITIONS as a Mermaid state diagram, for people."""
-    lines = ["stateDiagram-v2"]
-    for state, row in TRANSITIONS.items():
-        edges: dict[str, list[str]] = {}
-        for cls, targets in row.items():
-            for target in targets:
-                if target not in (SAME, ASSERTED, DELETED):
-                    edges.setdefault(target, []).append(_edge(cls, state))
-        lines += [
-            f"    {'[*]' if state == NEW else state} --> {to}: {', '.join(labels)}" for to, labels in edges.items()
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _edge(cls: type[Event], state: str) -> str:
+def edge(cls: type[Event], state: str) -> str:
+    """Return how an event that may follow in a state is named to people: with the causes that it may have there."""
     causes = CAUSES.get(state, CAUSES[FAILED])
     return f"JobRequeued({' or '.join(sorted(causes))})" if cls is JobRequeued else cls.__name__

@@ -3,11 +3,26 @@
 import re
 from pathlib import Path
 
-from jobevents.job import diagram
+from jobevents.job import ASSERTED, DELETED, NEW, SAME, TRANSITIONS, edge
 
 CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
 
 _between = re.compile(r"(?<=<!-- transitions -->\n).*?(?=<!-- /transitions -->)", re.DOTALL)
+
+
+def diagram() -> str:
+    """Return TRANSITIONS as a Mermaid state diagram, for people."""
+    lines = ["stateDiagram-v2"]
+    for state, row in TRANSITIONS.items():
+        edges: dict[str, list[str]] = {}
+        for cls, targets in row.items():
+            for target in targets:
+                if target not in (SAME, ASSERTED, DELETED):
+                    edges.setdefault(target, []).append(edge(cls, state))
+        lines += [
+            f"    {'[*]' if state == NEW else state} --> {to}: {', '.join(labels)}" for to, labels in edges.items()
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def with_picture(text: str) -> str:

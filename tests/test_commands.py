@@ -627,11 +627,6 @@ def test_deleting_with_artifacts_removes_what_the_job_produced(jobs: Jobs) -> No
     assert ["jobs/song-70/status.json"] == [entry.name for entry in jobs.blobs.list("jobs/")]
 
 
-@pytest.mark.skip(reason="STO-03 and STO-04 come with purge")
-def test_sto_03_sto_04_purge() -> None:
-    """Purging by age spares the living, and a purge that was interrupted is completed by the next."""
-
-
 # Time and order
 
 

@@ -43,13 +43,13 @@ from jobevents.job import (
     Job,
     allowed,
     check,
-    diagram,
     due_at,
     fold,
 )
 from jobevents.records import status_bytes
 from jobevents.status import Status, decode
 from jobevents.testing.strategies import histories, moves
+from tests.diagram import diagram
 
 T0 = datetime(2026, 8, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 8, 2, tzinfo=UTC)

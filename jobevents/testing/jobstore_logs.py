@@ -46,8 +46,8 @@ class JobStoreLogs:
 
         assert [written] == list(store.logs("a"))
 
-    def test_lines_ascend_over_attempts(self, store: JobStore) -> None:
-        """The number says the order, whatever order and however many at once they were written in (LOG-01)."""
+    def test_log_01_lines_ascend_over_attempts(self, store: JobStore) -> None:
+        """LOG-01: the number says the order, whatever order and however many at once they were written in."""
         store.create(run())
         lines = [line(attempt * SPACING + n, attempt=attempt) for attempt in (1, 2, 3) for n in range(1, 41)]
         batches = [lines[at : at + 15] for at in range(0, len(lines), 15)]
@@ -60,8 +60,8 @@ class JobStoreLogs:
 
         assert lines == list(store.logs("a"))
 
-    def test_a_reader_gets_every_line_once(self, store: JobStore) -> None:
-        """Three attempts of a hundred lines, read in pages of thirty by the last number seen (LOG-02)."""
+    def test_log_02_a_reader_gets_every_line_once(self, store: JobStore) -> None:
+        """LOG-02: three attempts of a hundred lines, read in pages of thirty by the last number seen."""
         store.create(run())
         lines = [line(attempt * SPACING + n, attempt=attempt) for attempt in (1, 2, 3) for n in range(1, 101)]
         read: list[JobLog] = []
@@ -112,8 +112,8 @@ class JobStoreLogs:
 
     # what is purged
 
-    def test_old_finished_runs_go(self, store: JobStore) -> None:
-        """By when they finished, not by when they were made; what has not finished stays (STO-03)."""
+    def test_sto_03_old_finished_runs_go(self, store: JobStore) -> None:
+        """STO-03: by when they finished, not by when they were made; what has not finished stays."""
         old: dict[str, Any] = {"created_at": days(30), "started_at": days(30)}
         store.create(run("running", **{**old, "status": "running"}))
         store.create(run("tomorrow", **{**old, "started_at": None, "scheduled_at": days(-1)}))
