@@ -12,7 +12,7 @@ import msgspec
 from jobevents import boundary, ids
 from jobevents.emit import By, Draft, Emitter
 from jobevents.errors import Conflict, Gone, InvalidValue, KeyTaken, NotFound
-from jobevents.events import CancelRequested, Cause, JobCanceled, JobDeleted, JobQueued, JobRequeued
+from jobevents.events import CancelRequested, Cause, JobAnnotated, JobCanceled, JobDeleted, JobQueued, JobRequeued
 from jobevents.job import DELETED, QUEUED, RUNNING, Job
 
 PREFIX_LIMIT = 64  # characters of the job's name that start its id; an id has 128
@@ -83,7 +83,7 @@ def submit_many(emitter: Emitter, wanted: Sequence[Submission], by: By) -> list[
                     raise  # it has ended and holds the key all the same: asking again would not end
                 ended.add(taken.job_id)
         except Conflict:
-            if not _answer_existing(emitter, pending, answers):
+            if not _answer_existing(emitter, pending, answers, by):
                 raise
         else:
             answers |= {p: Submitted(d.job_id, created=True) for p, d in pending.items()}
@@ -199,8 +199,11 @@ def _answer_holder(
     return False
 
 
-def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: dict[int, Submitted]) -> bool:
-    """Answer submissions whose id exists, and tell whether there are any: the same job is that job, another a conflict."""
+def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: dict[int, Submitted], by: By) -> bool:
+    """Answer submissions whose id exists, and tell whether there are any: the same job is that job, another a conflict.
+
+    A job that a delivery began before anybody submitted it has no name yet: it gets this one, and keeps its own params.
+    """
     found = False
     for position, draft in pending.items():
         job = emitter.load(draft.job_id)
@@ -208,11 +211,18 @@ def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: d
             continue
         if job.state == DELETED:
             raise Gone(f"the job with this id was deleted, and a deleted job never comes back job_id={draft.job_id}")
-        if not _is_same(job, draft.event):
+        if not job.name and job.external:
+            _name(emitter, draft, by)
+        elif not _is_same(job, draft.event):
             raise Conflict(f"another job has this id job_id={draft.job_id} name={job.name}; use a fresh id")
         answers[position] = Submitted(draft.job_id, created=False)
         found = True
     return found
+
+
+def _name(emitter: Emitter, draft: _Draft, by: By) -> None:
+    named = partial(JobAnnotated, command=draft.event.name, title=draft.event.title)
+    emitter.change(draft.job_id, lambda job: [] if job.name else [named], by)
 
 
 def cancel(emitter: Emitter, job_id: str, by: By) -> CancelOutcome:

@@ -8,7 +8,7 @@ import msgspec
 
 from jobevents import boundary
 from jobevents.emit import By, Change, Draft, Emitter
-from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, Refused
+from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, InvalidValue, Refused
 from jobevents.events import JobCanceled, JobRequeued, JobStarted
 from jobevents.job import CANCELED, DELETED, QUEUED, RUNNING, SUCCEEDED, Job, allowed, due_at
 from jobevents.limits import Limit
@@ -30,12 +30,22 @@ class Worker(msgspec.Struct, frozen=True):
     identity: str = ""  # who works, the events' `worker` and `actor`; "" until the attempt is entered
 
 
+_ENDLESS_S = 10**9  # 31 years: beyond this a deadline is none, and dates overflow
+
+
 class Terms(msgspec.Struct, frozen=True):
     """On what terms an attempt is wanted."""
 
     deadline_s: float | None = None  # seconds after which it may be taken for lost
     limits: Sequence[Limit] = ()  # on how many jobs run at once
     if_due: bool = False  # only a queued job whose time has come: what a queue handed out may be of the past
+
+    def __post_init__(self) -> None:
+        """Refuse a deadline that no clock reaches; one of 0 has passed at once."""
+        if self.deadline_s is not None and not 0 <= self.deadline_s < _ENDLESS_S:
+            raise InvalidValue(
+                f"deadline_s must be a number of seconds from 0 to {_ENDLESS_S} value={self.deadline_s!r}"
+            )
 
 
 def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "") -> Change:

@@ -1,6 +1,5 @@
 """Jobs, what `connect` returns: submit, guard, command and read jobs. Each method is one step of the layers beneath."""
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,25 +9,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from jobevents import boundary, commands, ids, importing, pauses, records
+from jobevents import boundary, commands, importing, pauses, records
 from jobevents.attempt import Attempt, OnUnreadable, RetryIn
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blobs
 from jobevents.commands import CancelOutcome, Submission, Submitted
 from jobevents.desk import Desk
 from jobevents.emit import By, Emitter, Observer
-from jobevents.errors import InvalidValue, Misconfigured, NotFound
-from jobevents.events import Event, JobFailed, JobSkipped
+from jobevents.errors import InvalidValue, Misconfigured
+from jobevents.events import JobFailed, JobSkipped
 from jobevents.guard import Terms, Worker
 from jobevents.importing import Report
-from jobevents.job import Job, fold
 from jobevents.jobstore import LogJobStore
 from jobevents.limits import Limit
-from jobevents.log import EventLog
 from jobevents.pauses import Pause
 from jobevents.presence import Presence
 from jobevents.queue import LEASE_S as CLAIM_S
 from jobevents.queue import JobQueue
+from jobevents.reads import Reads, checked_id
 from jobevents.reaper import Reaped, Reaper, WorkerSeen, roster
 from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
@@ -43,10 +41,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Status)
 
-logger = logging.getLogger(__name__)
 
-
-class Jobs:
+class Jobs(Reads):
     """All jobs of one log. Safe for threads; close it, or use it as a context manager.
 
     `actor` and `reason` on every method that writes: who, and why; they stay on the event for good.
@@ -80,7 +76,7 @@ class Jobs:
         self._claim_s = claim_s
         self._poll_interval_s = poll_interval_s
         self.adopt_deletes = adopt_deletes  # a status that somebody removed is a deleted job
-        self._emitter = emitter
+        super().__init__(emitter)
         self._blobs = blobs
         self._prefix = f"{prefix}/" if prefix else ""
         self._closers: list[Callable[[], None]] = []
@@ -92,16 +88,6 @@ class Jobs:
         self.presence = Presence(leases, clock=emitter.clock, counts=self.counts, lease_s=lease_s, monotonic=monotonic)
         self._reaper = Reaper(emitter, runs, self.presence, self.counts, blobs=blobs, prefix=prefix)
         self.presence.accompany(self._reaper.pulse)
-
-    @property
-    def log(self) -> EventLog:
-        """The event log: the truth."""
-        return self._emitter.log
-
-    @property
-    def emitter(self) -> Emitter:
-        """The way of every write to the log; for views that write down what other services did."""
-        return self._emitter
 
     @cached_property
     def store(self) -> JobStore:
@@ -258,7 +244,7 @@ class Jobs:
 
         Args:
             worker: a name for who works, by default the host's; the identity is made of it, one for each start of a process.
-            deadline_s: seconds after which the attempt may be taken for lost and the job started again.
+            deadline_s: seconds above 0 after which the attempt may be taken for lost and the job started again.
             on_unreadable: "run": work ungranted when the log cannot be read; "raise": let the task be delivered again.
             strict: raise when the outcome cannot be recorded, instead of warning.
             limits: on how many jobs run at once, over all workers of this log: it is Busy when one is reached.
@@ -276,7 +262,7 @@ class Jobs:
                 presence=self.presence,
                 label=boundary.check_name("worker", worker or "", optional=True),
             ),
-            _id(job_id),
+            checked_id(job_id),
             terms=Terms(deadline_s, limits, if_due),
             on_unreadable=on_unreadable or self._on_unreadable,
             strict=strict,
@@ -298,16 +284,16 @@ class Jobs:
 
     def cancel(self, job_id: str, *, actor: str | None = None, reason: str = "") -> CancelOutcome:
         """Cancel a job that has not started, or ask the worker of a running one to stop; the answer says which."""
-        return commands.cancel(self._emitter, _id(job_id), self._by(actor, reason))
+        return commands.cancel(self._emitter, checked_id(job_id), self._by(actor, reason))
 
     def skip(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
         """Pass over a queued job: it has ended as skipped; nothing when it is not queued any more."""
-        commands.drop(self._emitter, _id(job_id), JobSkipped, self._by(actor, reason))
+        commands.drop(self._emitter, checked_id(job_id), JobSkipped, self._by(actor, reason))
 
     def fail(self, job_id: str, error: str, *, kind: str = "", actor: str | None = None, reason: str = "") -> None:
         """Fail a queued job that cannot be started; nothing when it is not queued any more."""
         failed = partial(JobFailed, error=boundary.clean_text(error, boundary.ERROR_LIMIT), kind=kind)
-        commands.drop(self._emitter, _id(job_id), failed, self._by(actor, reason))
+        commands.drop(self._emitter, checked_id(job_id), failed, self._by(actor, reason))
 
     def pause(self, *, job: str = "", queue: str = "", actor: str | None = None, reason: str = "") -> bool:
         """Hand out no run of a kind of job, or of a queue, until it is resumed; False when it is paused already.
@@ -341,7 +327,7 @@ class Jobs:
             NotFound: there is no such job.
             IllegalTransition: it has not failed; `allowed` says what may be done.
         """
-        commands.retry(self._emitter, _id(job_id), self._by(actor, reason))
+        commands.retry(self._emitter, checked_id(job_id), self._by(actor, reason))
 
     def rerun(self, job_id: str, *, as_new: bool = False, actor: str | None = None, reason: str = "") -> str:
         """Queue a finished job again, or a new job with its params; return the id of the job that will run.
@@ -350,7 +336,7 @@ class Jobs:
             NotFound: there is no such job.
             IllegalTransition, Conflict: it has not finished.
         """
-        return commands.rerun(self._emitter, _id(job_id), self._by(actor, reason), as_new=as_new)
+        return commands.rerun(self._emitter, checked_id(job_id), self._by(actor, reason), as_new=as_new)
 
     def delete(self, job_id: str, *, artifacts: bool = False, actor: str | None = None, reason: str = "") -> bool:
         """Delete a job for good: the tombstone stays, its status and log lines go. False when it was deleted before.
@@ -361,7 +347,7 @@ class Jobs:
         Raises:
             NotFound: there never was such a job.
         """
-        job_id = _id(job_id)
+        job_id = checked_id(job_id)
         deleted = commands.delete(self._emitter, job_id, self._by(actor, reason), artifacts=artifacts)
         if artifacts:
             for entry in list(self._blobs.list(self.blob_name(f"jobs/{job_id}/"))):
@@ -384,57 +370,6 @@ class Jobs:
         """
         by = self._by(actor, reason)
         return importing.import_records(self._emitter, blobs, locate, job_ids, by, on_done=on_done)
-
-    def get(self, job_id: str) -> Status:
-        """Return the status as the log has it now.
-
-        Raises:
-            NotFound: there is no such job. Gone: it was deleted.
-        """
-        return self.get_as(Status, job_id)
-
-    def get_as(self, type: type[S], job_id: str) -> S:  # reads as it should
-        """Return the status as a type with service fields.
-
-        Raises:
-            NotFound: there is no such job. Gone: it was deleted.
-            Corrupt: its fields do not fit the type.
-        """
-        return records.status_as(type, self.job(job_id))
-
-    def job(self, job_id: str) -> Job:
-        """Return all that is known of a job: params, result, worker, cancel, beside its status.
-
-        Raises:
-            NotFound: there is no such job. Gone: it was deleted.
-        """
-        job_id = _id(job_id)
-        return commands.must_exist(self._emitter.load(job_id), job_id)
-
-    def history(self, job_id: str) -> list[Event]:
-        """Return every event of a job, the tombstone of a deleted one too.
-
-        Raises:
-            NotFound: there is no such job.
-        """
-        job_id = _id(job_id)
-        events = self.log.read(job_id)
-        if not events:
-            raise NotFound(f"no such job job_id={job_id}")
-        return events
-
-    def status_at(self, job_id: str, when: datetime) -> Status:
-        """Return the status as it was at an instant: after the last event that was written by then.
-
-        Raises:
-            NotFound: there was no such job then.
-        """
-        when = boundary.check_instant("when", when)
-        events = self.history(job_id)
-        last = max((event.version for event in events if event.at <= when), default=0)
-        if not last:
-            raise NotFound(f"no such job then job_id={job_id} first={events[0].at.isoformat()}")
-        return records.status_as(Status, commands.must_exist(fold(events[:last]), job_id))
 
     def statuses(self, type: type[S] = Status) -> StatusStore[S]:  # type: ignore[assignment]  # S defaults to Status
         """Return the kit's store over this log: `save` appends the event that fits, or JobRecorded."""
@@ -476,11 +411,6 @@ class Jobs:
 
     def _by(self, actor: str | None, reason: str) -> By:
         return By(actor=self._actor if actor is None else actor, reason=reason)
-
-
-def _id(text: str) -> str:
-    ids.validate(text)
-    return text
 
 
 def _keep(value: Any) -> Any:

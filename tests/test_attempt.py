@@ -1008,3 +1008,14 @@ def test_a_second_end_of_an_attempt_is_refused(jobs: Jobs) -> None:
 
     assert "in time" == jobs.job(job_id).result
     assert 1 == len(of(jobs, job_id, TransitionRefused))
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e12])
+def test_a_deadline_that_no_clock_reaches_is_refused(jobs: Jobs, seconds: float) -> None:
+    """Nothing is started under a deadline that means nothing."""
+    job_id = jobs.submit("render")
+
+    with pytest.raises(InvalidValue, match="deadline_s"):
+        jobs.attempt(job_id, deadline_s=seconds)
+
+    assert "queued" == jobs.get(job_id).state

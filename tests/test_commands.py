@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobevents.commands import CancelOutcome, Submission
+from jobevents.commands import CancelOutcome, Submission, Submitted
 from jobevents.errors import (
     Conflict,
     Gone,
@@ -669,3 +669,25 @@ def test_a_command_decides_on_what_the_log_says_not_on_what_this_process_remembe
 
     assert CancelOutcome.CANCELED == jobs.cancel(job_id)
     assert 4 == versions(jobs, job_id)
+
+
+def test_a_job_that_was_delivered_before_its_record_gets_its_name(jobs: Jobs) -> None:
+    """A task may be faster than the submission that it came from; that is then answered as found."""
+    with jobs.attempt("song-7"):
+        answer = jobs.submit_or_find(Submission(name="render", id="song-7", title="Song 7"))
+
+    assert Submitted("song-7", created=False) == answer
+    assert ("render", "Song 7", "succeeded") == (
+        jobs.job("song-7").name,
+        jobs.get("song-7").title,
+        jobs.get("song-7").state,
+    )
+
+
+def test_what_a_caller_does_to_a_job_stays_with_the_caller(jobs: Jobs) -> None:
+    """The job is a copy: changing it changes no decision of this process."""
+    job_id = jobs.submit("render")
+
+    jobs.job(job_id).state = "succeeded"
+
+    assert "queued" == jobs.get(job_id).state
