@@ -6,7 +6,7 @@ import typer
 
 from jobevents import console
 from jobevents.cli_options import AsJson, Url, open_jobs
-from jobevents.errors import InvalidValue, NotFound
+from jobevents.errors import Corrupt, InvalidValue, NotFound
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
 from jobevents.store import RunFilter
@@ -60,11 +60,14 @@ def list_jobs(
 
 
 def _current_reader(jobs: Jobs) -> "Reader[Status] | None":
-    """Return a reader of the index if that has all that is in the log now: a job just submitted must not be missing."""
+    """Return a reader of the index if that has all that is in the log now, and no more.
+
+    A job just submitted must not be missing, and none may show that a log put back from an older copy does not know.
+    """
     from projections.reader import Reader
 
     reader = Reader(jobs.blobs, jobs.prefix)
-    return reader if reader.index.position() >= int(jobs.log.last_cursor() or 0) > 0 else None
+    return reader if reader.index.position() == int(jobs.log.last_cursor() or 0) > 0 else None
 
 
 def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Status]":
@@ -74,6 +77,11 @@ def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Stat
     position, head = reader.index.position(), int(jobs.log.last_cursor() or 0)
     if head and not position:
         raise NotFound("there is no index yet; run: jobevents project --once")
+    if position > head:
+        raise Corrupt(
+            f"the index is {position - head} events ahead of the log: was that replaced by an older copy? "
+            "make the views anew with: jobevents rebuild"
+        )
     if position < head:
         console.note(f"the index is {head - position} events behind the log", to_err=True)
     return reader.after(cursor, limit, state)

@@ -44,8 +44,8 @@ class Folder:
             Unavailable, PermissionDenied, Corrupt: what the log says.
         """
         try:
-            job = self._before(job_id, records[0].version - 1)
-            job = fold([read(record) for record in records], job)
+            events = [read(record) for record in records]
+            job = fold(events, self._before(job_id, records[0], events))
         except (Unavailable, PermissionDenied):
             raise
         except Exception:  # noqa: BLE001  # whatever it is, it is found again event by event, and parks the job
@@ -67,11 +67,16 @@ class Folder:
             self._jobs[job_id] = folded.job
         return folded
 
-    def _before(self, job_id: str, version: int) -> Job:
-        """Return the job as of `version` or later: known, new, or read."""
+    def forget(self) -> None:
+        """Keep no job any more: the log is another."""
+        self._jobs.clear()
+
+    def _before(self, job_id: str, first: Record, events: Sequence[Event]) -> Job:
+        """Return the job as of the version before `events`, or later: known, new, or read."""
         job = self._jobs.get(job_id)
-        if job is not None and job.version >= version:
+        if job is not None and _is_of(job, first, events):
             return job
+        version = first.version - 1
         return fold(self._log.read(job_id, until=version) if version > 0 else (), job_id=job_id)
 
 
@@ -111,6 +116,13 @@ def read(record: Record) -> Event:
             f"found={event.job_id}#{event.version}"
         )
     return event
+
+
+def _is_of(job: Job, first: Record, events: Sequence[Event]) -> bool:
+    """Tell whether the history goes on from a job, or through it; not so when the log was replaced by an older copy."""
+    if job.version == first.version - 1:
+        return codec.link(job.chain, codec.unseal(first.data)[0]) == events[0].chain
+    return any((job.version, job.chain) == (event.version, event.chain) for event in events)
 
 
 def _one_by_one(records: Sequence[Record], without: Collection[int]) -> Folded:

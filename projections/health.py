@@ -111,6 +111,11 @@ def troubles(health: Health, head: int, now: datetime) -> list[str]:
     if waiting > 0 and (beat is None or (now - beat).total_seconds() > HEARTBEAT_S):
         since = beat.isoformat() if beat else "never"
         found.append(f"{waiting} events wait and no cycle was completed since {since}: run jobevents project")
+    if waiting < 0:
+        found.append(
+            f"it is {-waiting} events ahead of the log: was that replaced by an older copy? "
+            "make the views anew with: jobevents rebuild, then jobevents project"
+        )
     if health.parked:
         found.append(f"{health.parked} jobs are parked: see jobevents parked list --view {health.view}")
     if health.error:

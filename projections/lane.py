@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from jobevents.blobs import Blobs
-from jobevents.errors import JobEventsError, PermissionDenied, Unavailable
+from jobevents.errors import Corrupt, JobEventsError, PermissionDenied, Unavailable
 from jobevents.job import NEW, Job
 from jobevents.log import EventLog, Record
 from jobevents.telemetry import Counts
@@ -96,6 +96,20 @@ class Lane:
     def prepare(self, *, leased: bool = True) -> bool:
         """Tell whether the lane may work now: not held up, ours by lease, joined, and parked jobs looked at when it is time."""
         return self.recovery.wait_s <= 0 and self.attempt(lambda: self._prepare(leased)) and self.is_active
+
+    def check_log(self) -> None:
+        """Make sure that the log has what the view was given: one read.
+
+        Raises:
+            Corrupt: it ends before that, so that what is written next would be taken for known.
+        """
+        head = int(self._log.last_cursor() or 0)
+        if self.taken > head:
+            self._folder.forget()
+            raise Corrupt(
+                f"view is ahead of the log view={self.view.name} position={self.taken} head={head}: "
+                "was the log replaced by an older copy? make the views anew with: jobevents rebuild"
+            )
 
     def take(self, batch: Batch) -> None:
         """Give the view what is new to it in the batch, and park what cannot be folded.
@@ -195,6 +209,7 @@ class Lane:
             return
         if not self._is_joined:
             self.taken = self.stored = self.view.position()
+            self.check_log()
             self._is_joined = self.is_active = True
             self._look_at = now
         if now >= self._look_at:

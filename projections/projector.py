@@ -191,6 +191,8 @@ class Projector:
     def _advance(self, lane: Lane, batch: Batch | None, reached_end: datetime | None) -> None:
         if batch is not None:
             lane.take(batch)
+        else:
+            lane.check_log()
         if reached_end is not None:
             lane.health.reached(lane.taken, reached_end)
         elif lane.may_hold():

@@ -9,9 +9,17 @@ import pytest
 from jobevents import connect, errors
 from jobevents.backends.sqlite import SqliteRecorder
 from jobevents.codec import chain_breaks
+from jobevents.doctor import examine
 from jobevents.events import JobSkipped
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog, Head
+from jobevents.wiring import projector, rebuild
+from projections.folding import Folder
+from projections.indexview import IndexView
+from projections.projector import Projector
+from projections.reader import Reader
+from tests.cli import CommandLine
+from tests.cli import jobevents as jobevents
 from tests.histories import JOB, make, queued
 
 Copy = Callable[[], Callable[[], None]]
@@ -121,3 +129,91 @@ def test_append_after_what_is_not_there(path: Path, chain: str) -> None:
 
     assert 1 == log.head(JOB).version
     recorder.close()
+
+
+def project(jobs: Jobs) -> None:
+    """Bring the views up to date."""
+    projector(jobs, leased=False).run_once()
+
+
+def test_views_ahead_of_the_log(jobs: Jobs, copy: Copy) -> None:
+    """A projector that finds views of a later log says so, instead of passing over all that is written next."""
+    jobs.submit("mix", id="a")
+    put_back = copy()
+    jobs.submit_many([{"name": "mix", "id": name} for name in ("b", "c", "d")])
+    project(jobs)
+    put_back()
+    jobs.submit("mix", id="e")
+
+    with pytest.raises(errors.Corrupt, match=r"ahead of the log.* rebuild"):
+        project(jobs)
+    troubles = {finding.check: finding.found for finding in examine(jobs) if not finding.ok}
+    rebuild(jobs)
+    project(jobs)
+
+    assert ["view index"] == list(troubles)
+    assert "ahead of the log" in troubles["view index"]
+    assert [] == [finding for finding in examine(jobs) if not finding.ok]
+    assert ["a", "e"] == sorted(one.job_id for one in Reader(jobs.blobs).page("", 1, 10).items)
+
+
+def test_log_put_back_under_a_projector(jobs: Jobs, copy: Copy) -> None:
+    """A projector that lives through it stops there, and goes on by itself when the views were made anew."""
+    now = [0.0]
+    alarm = jobs.log.recorder
+    assert isinstance(alarm, SqliteRecorder)
+    going_on = Projector(
+        jobs.log,
+        [IndexView(jobs.blobs)],
+        alarm=alarm,
+        blobs=jobs.blobs,
+        monotonic=lambda: now[0],
+        wait=lambda _: None,
+    )
+    jobs.submit("mix", id="a")
+    put_back = copy()
+    jobs.submit_many([{"name": "mix", "id": name} for name in ("b", "c")])
+    going_on.step()
+    put_back()
+
+    going_on.step()
+    (held_up,) = going_on.health()
+    rebuild(jobs)
+    jobs.submit("mix", id="d")
+    now[0] += 60
+    going_on.run_once()
+    (well,) = going_on.health()
+
+    assert "ahead of the log" in held_up.error
+    assert ("", 2) == (well.error, well.position)
+    assert ["a", "d"] == sorted(one.job_id for one in Reader(jobs.blobs).page("", 1, 10).items)
+
+
+def test_folder_trusts_no_job_of_another_history(jobs: Jobs, copy: Copy) -> None:
+    """A job that was folded from events that are lost is folded anew, however short its new history is."""
+    folder = Folder(jobs.log)
+    jobs.submit("mix", id="a")
+    put_back = copy()
+    jobs.fail("a", "broken")
+    jobs.retry("a")
+    folder.go_on("a", jobs.log.read_raw("a"))
+    put_back()
+    jobs.skip("a")
+
+    assert "skipped" == folder.go_on("a", jobs.log.read_raw("a")[1:]).job.state
+
+
+def test_list_shows_no_lost_jobs(jobs: Jobs, copy: Copy, path: Path, jobevents: CommandLine) -> None:
+    """The command line does not list from an index that is ahead of the log, and says why where it has nothing else."""
+    jobs.submit("mix", id="a")
+    put_back = copy()
+    jobs.submit("mix", id="b")
+    project(jobs)
+    put_back()
+    url = f"sqlite:///{path}"
+
+    listed, after = jobevents("list", "--url", url), jobevents("list", "--url", url, "--after", "")
+
+    assert ["a"] == [one["job_id"] for one in listed.json["items"]]
+    assert 1 == after.code
+    assert "rebuild" in after.err
