@@ -148,19 +148,20 @@ class StoreQueue:
     def _listening(self) -> Iterator[threading.Event]:
         """Lend an event that is set by every commit, and by the close."""
         with self._lock:
-            event = self._idle.pop() if self._idle else None
-        if event is None:
-            event = threading.Event()
-            self._alarm.listen(event)
-        with self._lock:
+            listens = bool(self._idle)
+            event = self._idle.pop() if listens else threading.Event()
             self._used.add(event)
         try:
+            if not listens:
+                self._alarm.listen(event)
             yield event
         finally:
             with self._lock:
                 self._used.discard(event)
                 if not self._is_closed:
                     self._idle.append(event)
+            if self._is_closed:
+                self._alarm.unlisten(event)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
