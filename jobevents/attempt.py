@@ -10,7 +10,6 @@ Leaving the block records the outcome: JobSucceeded, or by exception JobFailed, 
 
 import logging
 import math
-import numbers
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -29,6 +28,7 @@ from jobevents.errors import (
     IllegalTransition,
     InvalidValue,
     JobEventsError,
+    Misconfigured,
     PermissionDenied,
     Unavailable,
 )
@@ -40,9 +40,9 @@ from jobevents.events import (
     TransitionRefused,
 )
 from jobevents.guard import Terms, Worker, grant
-from jobevents.job import DELETED, NEW, RUNNING, Job, allowed
+from jobevents.job import RUNNING, Job, allowed
 from jobevents.joblogs import LineBuffer
-from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, scrubbed
+from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, refusal, scrubbed
 from jobevents.status import is_reserved
 
 PROGRESS_INTERVAL_S = 0.5  # at most two progress events a second for a job: each is a row and a message
@@ -57,7 +57,10 @@ logger = logging.getLogger(__name__)
 
 
 class Attempt:
-    """One try at a job, from its grant to its outcome. Its methods may be called from any thread."""
+    """One try at a job, from its grant to its outcome. Its methods may be called from any thread.
+
+    All but those that enter and leave it raise Misconfigured before it is entered: nothing guards the work yet.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,8 @@ class Attempt:
         retry_in: RetryIn | None = None,
         patience: Backoff | None = None,
     ) -> None:
+        if on_unreadable not in ("raise", "run"):
+            raise Misconfigured(f"on_unreadable must be 'raise' or 'run' value={on_unreadable!r}")
         self.job_id = job_id
         self._worker = worker
         self._terms = terms
@@ -77,7 +82,7 @@ class Attempt:
         self._strict = strict
         self._retry_in = retry_in
         self._patience = patience or Backoff(deadline_s=0)
-        self._is_entered = False
+        self._is_entered = self._was_entered = False
         self._job = Job(job_id=job_id)
         self._params: Any = None
         self._unknown: AppendUnknown | None = None
@@ -94,6 +99,7 @@ class Attempt:
     @property
     def params(self) -> Any:
         """What the job was submitted with, the handler's own copy; None for a job that nobody queued."""
+        self._check_entered()
         return self._params
 
     @property
@@ -125,9 +131,13 @@ class Attempt:
         except BaseException:
             presence.leave(self.job_id, label)
             raise
-        self._is_entered = True
+        self._is_entered = self._was_entered = True
         self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
         return self
+
+    def _check_entered(self) -> None:
+        if not self._was_entered:
+            raise Misconfigured(f"attempt was not entered job_id={self.job_id}: put the work in a `with` block of it")
 
     def _ask(self) -> None:
         try:
@@ -199,11 +209,12 @@ class Attempt:
 
     def progress(self, percent: float, message: str = "") -> None:
         """Say how far the work is, 0 to 100; at most two events a second are recorded, and always the last."""
+        self._check_entered()
         try:
             draft = partial(
                 JobProgressed,
                 start=self.start,
-                percent=_percent(percent),
+                percent=boundary.check_percent(percent),
                 message=boundary.clean_text(message, boundary.TITLE_LIMIT),
             )
         except InvalidValue as error:
@@ -219,6 +230,7 @@ class Attempt:
 
     def annotate(self, *, title: str = "", command: str = "", **fields: str | float | bool | None) -> None:
         """Set the title or service fields of the record; an empty text or None takes a field away."""
+        self._check_entered()
         try:
             flat = check_fields(scrubbed(fields, self._worker.scrub))
             draft = partial(
@@ -235,6 +247,7 @@ class Attempt:
 
     def log(self, message: str, *, level: str = "info", **attrs: Any) -> None:
         """Add a line to the job's log: kept in order across attempts, written within half a second."""
+        self._check_entered()
         try:
             self._lines.add(self._job, self._worker.emitter.clock(), message, level, attrs)
         except JobEventsError as error:
@@ -243,11 +256,13 @@ class Attempt:
 
     def result(self, value: Any) -> None:
         """Set what the job came to, a JSON value of at most 64 KiB, recorded with its success."""
+        self._check_entered()
         self._result = value
 
     @property
     def canceled(self) -> bool:
         """Tell whether the work should stop: a cancel was asked for, or the job is another attempt's now; at most 0.5 s old."""
+        self._check_entered()
         now = self._worker.monotonic()
         if self.granted and not self._canceled and now - self._checked_at >= CANCEL_CHECK_INTERVAL_S:
             self._checked_at = now
@@ -321,7 +336,7 @@ class Attempt:
             if not self.granted and JobStarted in allowed(job.state):
                 began = partial(JobStarted, attempt=job.tries + 1, worker=self._worker.identity, late=True)
                 return [began, partial(outcome.draft, start=job.version + 1)]
-            return _refusal(job, self.start, outcome, ungranted=not self.granted)
+            return refusal(job, self.start, outcome, ungranted=not self.granted)
 
         try:
             change = self._persistently(decide)
@@ -350,25 +365,6 @@ class Attempt:
     def _warn(self, what: str, error: Exception) -> None:
         self._worker.counts.add("records_failed")
         logger.warning("%s job_id=%s error=%s", what, self.job_id, error)
-
-
-def _refusal(job: Job, start: int, outcome: Outcome, *, ungranted: bool) -> list[Draft]:
-    """One TransitionRefused for each start, none after a deletion."""
-    if job.state in (NEW, DELETED) or (start and start in job.refused):
-        return []
-    detail = "ran ungranted" if ungranted else outcome.detail
-    return [partial(TransitionRefused, start=start, tried=outcome.type, state=job.state, detail=detail)]
-
-
-def _percent(value: object) -> int | float:
-    try:
-        number = float(value) if isinstance(value, numbers.Real) else math.nan
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InvalidValue(f"percent is no number between 0 and 100 value={value!s:.40}")
-    within = min(100.0, max(0.0, number))
-    return int(within) if within.is_integer() else within
 
 
 _SHOWN_LIKE_FIELDS = frozenset({"progress", "progress_message"})

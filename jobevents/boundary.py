@@ -5,6 +5,7 @@ is too long loses its middle. Names and JSON values are never changed: they are 
 """
 
 import math
+import numbers
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -160,6 +161,22 @@ def _check_items(what: str, value: Any, path: str, depth: int) -> None:
     else:
         for position, item in enumerate(value):
             _check_value(what, item, f"{path}[{position}]", depth - 1)
+
+
+def check_percent(value: object) -> int | float:
+    """Return how far a work is, from 0 to 100: what is outside is the nearer end.
+
+    Raises:
+        InvalidValue: it is no number.
+    """
+    try:
+        number = float(value) if isinstance(value, numbers.Real) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidValue(f"percent is no number between 0 and 100 value={value!s:.40}")
+    within = min(100.0, max(0.0, number))
+    return int(within) if within.is_integer() else within
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

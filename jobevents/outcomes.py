@@ -10,7 +10,8 @@ import msgspec
 from jobevents import boundary
 from jobevents.emit import Draft
 from jobevents.errors import Abandon, Canceled, InvalidValue, Snooze
-from jobevents.events import JobCanceled, JobFailed, JobRequeued, JobSucceeded
+from jobevents.events import JobCanceled, JobFailed, JobRequeued, JobSucceeded, TransitionRefused
+from jobevents.job import DELETED, NEW, Job
 from jobevents.telemetry import Counts
 
 TRACEBACK_FRAMES = 100  # the innermost ones; the text is cut further to its limit in bytes
@@ -65,6 +66,14 @@ def outcome_of(
                 return Outcome("JobFailed", failed, detail=detail)
             again = partial(failed, retry_at=_later(now, timedelta(seconds=retry_in_s)))
             return Outcome("JobFailed", again, detail=detail, waits=True)
+
+
+def refusal(job: Job, start: int, outcome: Outcome, *, ungranted: bool) -> list[Draft]:
+    """Return one TransitionRefused for each start, none after a deletion."""
+    if job.state in (NEW, DELETED) or (start and start in job.refused):
+        return []
+    detail = "ran ungranted" if ungranted else outcome.detail
+    return [partial(TransitionRefused, start=start, tried=outcome.type, state=job.state, detail=detail)]
 
 
 def _is_abandoned(error: BaseException) -> bool:

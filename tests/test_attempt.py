@@ -21,6 +21,7 @@ from jobevents.errors import (
     Canceled,
     Corrupt,
     InvalidValue,
+    Misconfigured,
     PermissionDenied,
     Refused,
     Snooze,
@@ -153,6 +154,29 @@ def test_a_start_says_who_works_until_when(jobs: Jobs) -> None:
     assert started.worker.startswith("w")
     assert START + timedelta(seconds=90) == started.deadline
     assert started.worker == started.actor == progressed.actor
+
+
+def test_work_outside_the_block_is_told_that_nothing_guards_it(jobs: Jobs) -> None:
+    """An attempt that was never entered records nothing: whatever a handler does with it first says so."""
+    attempt = jobs.attempt(jobs.submit("render"))
+
+    for use in (
+        lambda: attempt.params,
+        lambda: attempt.progress(1),
+        lambda: attempt.annotate(title="t"),
+        lambda: attempt.log("line"),
+        lambda: attempt.result(1),
+        lambda: attempt.canceled,
+        attempt.check,
+    ):
+        with pytest.raises(Misconfigured, match="`with`"):
+            use()
+
+
+def test_a_mistyped_option_does_not_take_the_guard_away(jobs: Jobs) -> None:
+    """What `on_unreadable` may be is checked where the attempt is made, as in `connect`."""
+    with pytest.raises(Misconfigured, match="on_unreadable"):
+        jobs.attempt("song-7", on_unreadable="rasie")  # type: ignore[arg-type]  # what is tested
 
 
 def test_a_deadline_that_has_passed_is_taken_for_lost_in_one_append(
