@@ -99,10 +99,12 @@ class IndexView:
         self._wrote_at = -math.inf
 
     def position(self) -> int:
-        """Return the position that the stored manifest holds; 0 when there is none. One read."""
+        """Return the position that the stored manifest holds, 0 when there is none, and go on from it. One read.
+
+        What was taken and not stored is dropped: it is given again, unless the log does not know it any more.
+        """
         stored = self._manifest.load(self._stored if self._is_based else None)
-        if stored.manifest.position < self._stored.manifest.position:
-            self._forget()
+        self._forget()
         self._stored, self._gap = NOTHING, ""
         self._base_on(stored)
         return stored.manifest.position

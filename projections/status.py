@@ -75,7 +75,11 @@ class StatusView:
         self._given_up: deque[Unstorable] = deque()  # not told to the projector yet
 
     def position(self) -> int:
-        """Return the recorded position, and go on from it. One read."""
+        """Return the recorded position, and go on from it. One read.
+
+        What was taken and not saved is dropped: it is given again, unless the log does not know it any more.
+        """
+        self._waiting.clear()
         self._recorded = self._taken = self._positions.stored(self.name)
         return self._recorded
 

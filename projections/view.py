@@ -30,7 +30,10 @@ class View(Protocol):
         ...
 
     def position(self) -> int:
-        """Return the position up to which all events are in the stored view; 0 for none. Reads the store."""
+        """Return the position up to which all events are in the stored view; 0 for none. Reads the store.
+
+        What was taken beyond it is dropped: the projector goes on from this position, in what may be another log by now.
+        """
         ...
 
     def take(self, jobs: Sequence[Job], position: int) -> None:

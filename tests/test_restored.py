@@ -183,6 +183,7 @@ def test_log_put_back_under_a_projector(jobs: Jobs, copy: Copy) -> None:
     now[0] += 60
     going_on.run_once()
     (well,) = going_on.health()
+    project(jobs)
 
     assert "ahead of the log" in held_up.error
     assert ("", 2) == (well.error, well.position)
