@@ -276,7 +276,7 @@ def doctor_command(url: Url, as_json: AsJson = False) -> None:
     else:
         for finding in findings:
             mark = ("ok ", "green") if finding.ok else ("BAD", "red")
-            line = Text.assemble(mark, f" {finding.check}: ", console.plain(finding.found))
+            line = Text.assemble(mark, " ", console.plain(f"{finding.check}: {finding.found}"))
             console.out.print(line, soft_wrap=True)
     if not all(finding.ok for finding in findings):
         sys.exit(1)

@@ -11,6 +11,7 @@ import typer
 from rich.progress import Progress
 
 from jobevents import console, wiring
+from jobevents.boundary import hide_password
 from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.importing import Report
@@ -105,7 +106,7 @@ def import_records(
 
 def _told_of_import(report: Report, source: str) -> str:
     if report == Report():
-        return f"nothing to import: no ID/status.json below {source}"
+        return f"nothing to import: no ID/status.json below {hide_password(source)}"
     lines = [f"{report.imported} imported, {report.known} known before, {report.unreadable} not readable"]
     lines += _listed(report.unreadable, report.reasons)
     lines += [f"  {job_id}: left out {keys}" for job_id, keys in report.left_out.items()]
@@ -125,7 +126,7 @@ def _opened(source: str) -> tuple[Any, str]:
     """
     if "://" in source and not source.startswith("file:"):
         if not urlsplit(source).path.strip("/"):
-            raise InvalidValue(f"name the directory that the records are in source={source}")
+            raise InvalidValue(f"name the directory that the records are in source={hide_password(source)}")
         return wiring.open_blobs(source)
     path = Path(unquote(urlsplit(source).path) if source.startswith("file:") else source).resolve()
     if not path.is_dir():

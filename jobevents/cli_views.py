@@ -185,7 +185,7 @@ def _change(
         return
     for entry in changed:
         one = entry.parked
-        console.out.print(f"{one.job_id}#{one.version} in {one.view}: {one.status}", soft_wrap=True)
+        console.out.print(console.plain(f"{one.job_id}#{one.version} in {one.view}: {one.status}"), soft_wrap=True)
 
 
 def _entries(jobs: Jobs, view: str = "", job_id: str = "") -> "list[Entry]":

@@ -122,5 +122,5 @@ def _holder_in(data: bytes) -> str:
     """Return who holds a lease; what cannot be read is held by somebody unknown, until it runs out."""
     try:
         return msgspec.json.decode(data, type=_Lease).holder
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return "?"

@@ -109,7 +109,7 @@ def _record_path(path: Path) -> Path:
 def _records(path: Path) -> tuple[Record, ...]:
     try:
         return msgspec.json.decode(_record_path(path).read_bytes(), type=_Beside).records
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (FileNotFoundError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return ()  # a record that cannot be read speaks of nothing
 
 

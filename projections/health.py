@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from jobevents.assertions import Instant
 from jobevents.blobs import Blobs
 from jobevents.boundary import clean_text
 from jobevents.errors import Corrupt, JobEventsError, NotFound
@@ -25,11 +26,11 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     head: int  # last place in the log
     lag_events: int  # places between the two: at least as many as events wait
     lag_s: float  # age of the oldest event that waits, by its writer's clock; 0 when none does
-    complete_through: datetime | None  # every event committed before is in the view; None: not known yet
-    heartbeat: datetime | None  # when the last cycle was completed: read, folded, stored
+    complete_through: Instant | None  # every event committed before is in the view; None: not known yet
+    heartbeat: Instant | None  # when the last cycle was completed: read, folded, stored
     parked: int  # jobs that wait for a person
     error: str  # what holds the view up; "" for nothing
-    written_at: datetime
+    written_at: Instant
 
 
 class HealthRecord:
@@ -99,7 +100,7 @@ def read_health(blobs: Blobs, prefix: str = "") -> Iterator[Health]:
         assert blob is not None  # noqa: S101  # None only for if_changed
         try:
             yield msgspec.json.decode(blob.data, type=Health)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise Corrupt(f"health of a projector cannot be read name={entry.name} error={error}") from error
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import msgspec
 
+from jobevents.assertions import Instant
 from jobevents.blobs import ABSENT, Blobs
 from jobevents.errors import Corrupt, NotFound
 from jobevents.job import CANCELED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED
@@ -35,7 +36,7 @@ class Retired(msgspec.Struct, frozen=True, omit_defaults=True):
     """Chunks that were replaced: kept for readers that hold an older manifest, then deleted."""
 
     chunks: list[str]  # their ids
-    at: datetime | None = None  # not later retired than this, by the store's clock; None: not known yet
+    at: Instant | None = None  # not later retired than this, by the store's clock; None: not known yet
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from jobevents.assertions import Instant
 from jobevents.blobs import ABSENT, Blobs
 from jobevents.boundary import clean_text
 from jobevents.errors import Conflict, Corrupt, NotFound
@@ -34,7 +35,7 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cursor: str = ""  # its place in the log; "" where it was not known
     status: Standing  # parked: waits for a person; requeued: to be tried again; discarded: passed over in this view
     error: str  # why it was parked, last
-    parked_at: datetime  # when it was parked, last
+    parked_at: Instant  # when it was parked, last
     is_passed: bool = False  # discarded, and the view has the job without it
     data: str = ""  # the stored bytes, where they are UTF-8
     data_base64: str = ""  # the stored bytes, where they are not

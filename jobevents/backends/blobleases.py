@@ -94,7 +94,7 @@ class BlobLeases:
         try:
             blob = self._blobs.get(name)
             lease = msgspec.json.decode(blob.data if blob else b"", type=Lease)
-        except (NotFound, msgspec.MsgspecError):
+        except (NotFound, msgspec.MsgspecError, RecursionError):
             return None
         if blob is None:  # only for a conditional get
             return None

@@ -60,10 +60,9 @@ def parse(url: str, *, schema: str = "", poll_interval_s: float = 0) -> Target:
     try:
         conninfo = {key: str(value) for key, value in conninfo_to_dict(rest).items() if value is not None}
     except psycopg.Error:
-        raise Misconfigured(
-            "URL cannot be read: write postgresql://user:password@host:port/database, with the special characters of "
-            "each part percent-encoded"
-        ) from None
+        raise _unreadable() from None
+    if "@" in conninfo.get("host", "") or not re.fullmatch("[0-9,]*", conninfo.get("port", "")):
+        raise _unreadable()  # a password's own @ or / is taken for the end of it: the rest must not be shown as a host
     named = schema or ours.get("schema") or "public"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,39}", named):
         raise Misconfigured(f"schema name is invalid schema={named!r}: use 1 to 40 letters, digits and _")
@@ -87,6 +86,13 @@ def where(target: Target) -> str:
 def database(target: Target) -> str:
     """Return the database's name; libpq's own default is the user's."""
     return target.conninfo.get("dbname") or target.conninfo.get("user") or "default"
+
+
+def _unreadable() -> Misconfigured:
+    return Misconfigured(
+        "URL cannot be read: write postgresql://user:password@host:port/database, with the special characters of "
+        "each part percent-encoded"
+    )
 
 
 def _shown(conninfo: Mapping[str, str], schema: str) -> str:

@@ -86,8 +86,13 @@ class SqliteBlobs:
         data, generation, metadata, stored_at = row
         if str(generation) == if_changed:
             return None
-        kept = msgspec.json.decode(metadata, type=dict[str, str])
-        return Blob(data, str(generation), kept, datetime.fromisoformat(stored_at))
+        try:
+            kept = msgspec.json.decode(metadata, type=dict[str, str])
+            return Blob(bytes(data), str(generation), kept, datetime.fromisoformat(stored_at))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise errors.Corrupt(
+                f"row of a blob is unreadable name={name!r} error={error}: it was left as it is"
+            ) from error
 
     def put(
         self,

@@ -87,9 +87,9 @@ def _of_access(error: BaseException, path: Path | str) -> JobEventsError:
     """Tell a file that may not be touched from one that is not there."""
     file = Path(path)
     what = f"path={path} error={error}"
-    if getattr(error, "sqlite_errorcode", 0) == READONLY_DBMOVED or not file.exists():
+    if getattr(error, "sqlite_errorcode", 0) == READONLY_DBMOVED or not os.path.exists(file):  # noqa: PTH110  # Path's raises for a name that is too long
         return _is_gone(what)
-    if file.is_dir():
+    if os.path.isdir(file):  # noqa: PTH112  # as above
         return Misconfigured(f"database path is a directory {what}: name a file in it")
     if primary_code(error) == CANTOPEN and os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK):
         return Unavailable(f"database cannot be opened now {what}: too many open files?")
