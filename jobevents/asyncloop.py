@@ -15,6 +15,7 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="jobevents-loop", daemon=True)
         self._calls = ThreadPoolExecutor(1, thread_name_prefix="jobevents-loop-calls")
+        self.uses = 0  # how many use it now: its owner counts
         self._is_stopping = False
         self._thread.start()
 

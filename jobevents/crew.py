@@ -91,10 +91,14 @@ class Crew:
             self._changed.notify_all()
             return found
 
-    def wait_until_idle(self, timeout_s: float) -> bool:
-        """Wait until nothing runs and nothing waits here, or hurry is needed; False when something still runs or waits."""
+    def wait_until_idle(self, timeout_s: float, *, patiently: bool = False) -> bool:
+        """Wait until nothing runs and nothing waits here; False when something still does after that time.
+
+        Args:
+            patiently: wait although hurry was asked for.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_hurried or self._is_idle(), timeout_s)
+            self._changed.wait_for(lambda: self._is_idle() or (self._is_hurried and not patiently), timeout_s)
             return self._is_idle()
 
     def hurry(self) -> None:

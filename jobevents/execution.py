@@ -1,12 +1,12 @@
-"""One reserved run, from its hand-out to its acknowledgement: the guard, the handler, how it ended, what that means.
+"""One reserved run, from its hand-out to its outcome: the guard, the handler, how it ended, what that means.
 
 A handler is asked to stop when its job was canceled, when its time is over, or when its process ends. What it raises then is
 how it stopped: the job is canceled, has failed, or is given back. What it returns counts as done all the same.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -68,8 +68,7 @@ class UnfitParams(Abandon):
 class Execution:
     """A handler under way. It ends once: by its own return, or by being given up."""
 
-    def __init__(self, reservation: Reservation, definition: JobDefinition, attempt: "Attempt", began: float) -> None:
-        self.reservation = reservation
+    def __init__(self, definition: JobDefinition, attempt: "Attempt", began: float) -> None:
         self.definition = definition
         self.attempt = attempt
         self.began = began  # monotonic seconds
@@ -143,10 +142,10 @@ class Executor:
         self._loop_lock = threading.Lock()
 
     def execute(self, reservation: Reservation) -> bool:
-        """Run a reserved run and acknowledge it; False when the handler returned after it had been given up.
+        """Run a reserved run, acknowledged once its start is in the log; False when its handler returned after being given up.
 
         Raises:
-            JobEventsError: what the log or the queue says; the run was not acknowledged.
+            JobEventsError: what the log or the queue says. A run that was not acknowledged is to be handed back.
         """
         run = reservation.run
         definition = self._registry.get(run.job_name)
@@ -166,8 +165,16 @@ class Executor:
             is_early = self._jobs.emitter.load(run.id).state == "queued"
             reservation.ack(refused if is_early else None, delay_s=STALE_S if is_early else 0)
         else:
-            return self._handle(Execution(reservation, definition, attempt, self._monotonic()))
+            self._acknowledge(reservation)
+            return self._handle(Execution(definition, attempt, self._monotonic()))
         return True
+
+    def _acknowledge(self, reservation: Reservation) -> None:
+        """Let the queue forget a run whose start is in the log: from now on our lease is what tells that it is worked on."""
+        try:
+            reservation.ack()
+        except Exception:  # noqa: BLE001  # a queue of the user's: what it hands out again is refused by the guard
+            self._jobs.counts.add("acknowledgements_failed")
 
     def _attempt(self, run: JobRun, definition: JobDefinition) -> "Attempt":
         limits = [self._queue_limits[run.queue]] if run.queue in self._queue_limits else []
@@ -233,15 +240,16 @@ class Executor:
             execution.log = runlog.RunLog(attempt.log, policy=policy)
             execution.context = JobContext(attempt, params, execution.log, execution.stopping, **options)
             return self._call_here(execution)
-        loop = self._running_loop()
-        execution.log = runlog.RunLog(
-            lambda message, **said: loop.send(partial(attempt.log, message, **said)), policy=policy
-        )
-        execution.context = AioJobContext(attempt, params, execution.log, execution.stopping, send=loop.send, **options)
-        try:
-            return loop.run(partial(self._call_here, execution), execution.on_task)
-        finally:
-            loop.drain()
+        with self._in_loop() as loop:
+            send = loop.send
+            execution.log = runlog.RunLog(
+                lambda message, **said: send(partial(attempt.log, message, **said)), policy=policy
+            )
+            execution.context = AioJobContext(attempt, params, execution.log, execution.stopping, send=send, **options)
+            try:
+                return loop.run(partial(self._call_here, execution), execution.on_task)
+            finally:
+                loop.drain()
 
     def _call_here(self, execution: Execution) -> Any:
         """Call the handler in this thread; of a coroutine function, that makes the coroutine."""
@@ -249,10 +257,10 @@ class Executor:
         return execution.definition.handler(execution.context)
 
     def conclude(self, execution: Execution, error: BaseException | None, value: Any = None) -> None:
-        """Record how a handler ended, by what it raised or returned (Any: JSON), and acknowledge its run.
+        """Record how a handler ended, by what it raised or returned (Any: JSON).
 
         Raises:
-            JobEventsError: it could not be recorded; the run was not acknowledged.
+            JobEventsError: it could not be recorded.
         """
         attempt, why = execution.attempt, execution.why
         self._on_end(execution)
@@ -266,7 +274,6 @@ class Executor:
             attempt.give_back()
         else:
             attempt.__exit__(type(meant) if meant else None, meant, None)
-        execution.reservation.ack()
 
     def give_up(self, execution: Execution) -> None:
         """Record the end of a handler that does not stop: its thread goes on, and what it comes to is refused.
@@ -277,27 +284,32 @@ class Executor:
         execution.attempt.log(f"the handler was asked to stop, since {execution.why}; it {after}", level="warn")
         self._jobs.counts.add("handlers_given_up")
         if execution.definition.is_async:
-            self.forget_loop()
+            self.leave_loop()
         self.conclude(execution, GivenUp(after))
 
-    def _running_loop(self) -> "LoopThread":
+    @contextmanager
+    def _in_loop(self) -> "Iterator[LoopThread]":
+        """Give the event loop; one that was left ends with the last who is in it."""
         from jobevents.asyncloop import LoopThread  # asyncio: only for those who have coroutines
 
         with self._loop_lock:
-            if self._loop is None:
-                self._loop = LoopThread()
-            return self._loop
+            loop = self._loop = self._loop or LoopThread()
+            loop.uses += 1
+        try:
+            yield loop
+        finally:
+            with self._loop_lock:
+                loop.uses -= 1
+                is_left = loop is not self._loop and not loop.uses
+            if is_left:
+                loop.stop()
 
-    def forget_loop(self) -> None:
-        """Leave the event loop to what still runs in it, which may block it; the next coroutine gets another."""
-        with self._loop_lock:
-            self._loop = None
-
-    def close(self) -> None:
-        """End the event loop."""
+    def leave_loop(self) -> None:
+        """Leave the event loop to what runs in it, which may block it; the next coroutine gets another."""
         with self._loop_lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
+            is_left = loop is not None and not loop.uses
+        if loop is not None and is_left:
             loop.stop()
 
 

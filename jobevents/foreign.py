@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from jobevents.errors import JobEventsError, NotFound
+from jobevents.errors import NotFound
 from jobevents.events import Event, JobCanceled, JobDeleted, JobFailed, JobQueued, JobRecorded, JobRequeued, JobSkipped
 from jobevents.job import QUEUED, Job
 from jobevents.queue import JobQueue
@@ -95,29 +95,31 @@ def _delivery(run: JobRun) -> _Delivery:
 
 
 class StoreMirror:
-    """Keeps a store of the user's in step with the log, and hears from it who should stop. An observer of Jobs."""
+    """Keeps a store of the user's in step with the log, and hears from it who should stop. An observer; safe for threads."""
 
     def __init__(self, jobs: "Jobs", store: JobStore) -> None:
         self._jobs = jobs
         self._store = store
+        self._writing = threading.Lock()
         self._trouble = Trouble("the store cannot be kept in step with the log", logger)
 
     def __call__(self, job: Job, events: Sequence[Event]) -> None:
-        """Write the job's run; one that cannot be written now is written with its next event."""
+        """Write the job's run as the log has it now; what cannot be written now is written with the job's next event."""
         if any(isinstance(event, JobDeleted) for event in events):
             return
-        run = run_of(job)
         try:
-            if job.version == len(events):
-                self._store.create(run)
-            else:
-                self._store.update(run)
-        except NotFound:
-            self._store.create(run)
+            with self._writing:  # observers are called in any order: the last to write has the newest
+                self._write(run_of(self._jobs.emitter.load(job.job_id)))
         except Exception as error:  # noqa: BLE001  # a store of the user's: the log has it
             self._trouble.came(error)
         else:
             self._trouble.went()
+
+    def _write(self, run: JobRun) -> None:
+        try:
+            self._store.update(run)
+        except NotFound:
+            self._store.create(run)
 
     def pass_on_cancel(self, job_id: str) -> bool:
         """Write down in the log that somebody asked the store for a job to stop; tell whether somebody did."""
@@ -126,7 +128,9 @@ class StoreMirror:
                 return False
             run = self._store.get(job_id)
             self._jobs.cancel(job_id, actor=run.canceled_by, reason=run.cancel_reason)
-        except JobEventsError as error:
+        except NotFound:  # it was not brought there yet
+            return False
+        except Exception as error:  # noqa: BLE001  # as above: the log may be asked to cancel, too
             self._trouble.came(error)
             return False
         return True

@@ -2,6 +2,8 @@
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 
 FIRST_S, MOST_S = 0.5, 30.0  # between two tries: doubled each time
 
@@ -9,10 +11,13 @@ FIRST_S, MOST_S = 0.5, 30.0  # between two tries: doubled each time
 class Trouble:
     """What goes wrong again and again with one thing. Safe for threads."""
 
-    def __init__(self, what: str, logger: logging.Logger) -> None:
+    def __init__(self, what: str, logger: logging.Logger, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """All is well yet; `what` is how the line begins that tells of trouble."""
         self._what = what
+        self._monotonic = monotonic
         self._logger = logger
         self._wait_s = 0.0
+        self._until = 0.0  # when the wait ends, monotonic seconds
         self._lock = threading.Lock()
 
     @property
@@ -21,10 +26,13 @@ class Trouble:
         return self._wait_s
 
     def came(self, error: BaseException) -> float:
-        """Take note of an error, and return the seconds to wait."""
+        """Take note of an error, and return the seconds to wait: twice as long after each wait, however many call within one."""
+        now = self._monotonic()
         with self._lock:
             is_new = not self._wait_s
-            self._wait_s = min(2 * self._wait_s, MOST_S) or FIRST_S
+            if is_new or now >= self._until:
+                self._wait_s = min(2 * self._wait_s, MOST_S) or FIRST_S
+                self._until = now + self._wait_s
             wait_s = self._wait_s
         if is_new:
             self._logger.warning("%s, which is tried again error=%s", self._what, error, exc_info=error)

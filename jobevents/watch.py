@@ -31,6 +31,7 @@ class Watch:
         self._is_canceled = is_canceled
         self._monotonic = monotonic
         self._under_way: dict[str, Execution] = {}
+        self._is_closed = False
         self._changed = threading.Condition()
 
     def begin(self, execution: Execution) -> None:
@@ -68,10 +69,17 @@ class Watch:
         for execution in self._all():
             self._end(execution)
 
-    def wait_for_any(self, timeout_s: float) -> bool:
-        """Wait until something is under way."""
+    def wait_for_any(self) -> bool:
+        """Wait until something is under way; False when nothing is and nothing will be."""
         with self._changed:
-            return self._changed.wait_for(lambda: bool(self._under_way), timeout_s)
+            self._changed.wait_for(lambda: bool(self._under_way) or self._is_closed)
+            return bool(self._under_way)
+
+    def close(self) -> None:
+        """Let nobody wait for more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
     def look(self) -> None:
         """Look at each handler once."""

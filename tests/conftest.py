@@ -11,6 +11,7 @@ from jobevents.jobs import Jobs
 from jobevents.wiring import connect
 from tests.clock import Clock
 from tests.racers import Racers
+from tests.runners import Gate, Runners
 
 # Time limits for each example measure the machine, not the code.
 settings.register_profile("jobevents", deadline=None, max_examples=50)
@@ -49,3 +50,21 @@ def racers() -> Iterator[Racers]:
     """Four processes, started when the first test needs them."""
     with Racers(4) as started:
         yield started
+
+
+@pytest.fixture
+def runners(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runners]:
+    """Runners over each log, by the real clock; they stop at the end."""
+    monkeypatch.setattr("jobevents.runner.RESERVE_S", 0.05)  # how late a stop is heard
+    with connect(url) as opened:
+        made = Runners(opened)
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """A handler at a gate, which is opened at the end at the latest."""
+    made = Gate()
+    yield made
+    made.opened.set()

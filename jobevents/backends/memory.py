@@ -26,6 +26,8 @@ from jobevents.workers import Leases, MemoryLeases
 class MemoryRecorder(POPOProcessRecorder):
     """The recorder in memory, for any number of threads."""
 
+    is_durable = False
+
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Hold nothing yet; leases and claims end by `monotonic`."""
         super().__init__()

@@ -1,0 +1,316 @@
+"""The runner: takes due runs from a queue and has their handlers run, until it is stopped, which loses nothing.
+
+    runner = JobRunner(jobs, registry)
+    runner.run()        # until SIGTERM or SIGINT; or `with runner:` beside other work
+
+In one process: a thread that reserves, threads that run handlers, one that watches over them, and where needed one each for
+periodic jobs, for a queue of the user's own, and for an event loop.
+"""
+
+import logging
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from jobevents.crew import Crew
+from jobevents.errors import Misconfigured, QueueClosed
+from jobevents.execution import Execution, Executor, Stop
+from jobevents.foreign import QueueFeed, StoreMirror
+from jobevents.periodic import Ticker
+from jobevents.pulse import Pulse
+from jobevents.queue import JobQueue, Reservation
+from jobevents.registry import Registry
+from jobevents.runlog import LogPolicy, RunLogHandler
+from jobevents.store import JobStore
+from jobevents.trouble import Trouble
+from jobevents.watch import TICK_S, Watch
+
+if TYPE_CHECKING:
+    from jobevents.jobs import Jobs
+
+# behaviour M3
+WORKERS = 4
+GRACE_S = (
+    20.0  # with the two seconds after it, within the 30 that Kubernetes and systemd leave between SIGTERM and SIGKILL
+)
+STOP_GRACE_S = 2.0
+RESERVE_S = 0.5  # of one wait for runs: how late a stop is heard
+AHEAD_LIMIT_S = 1.0  # how long a run may wait here for a thread: then others may have it
+RECORD_S = 5.0  # how long the jobs that are given back may take to be recorded so: then their leases must tell it
+SIGNAL_S = 0.2  # how late a signal is heard
+
+logger = logging.getLogger(__name__)
+
+
+class JobRunner:
+    """Runs the registered jobs of a log in this process. It starts once."""
+
+    def __init__(
+        self,
+        jobs: "Jobs",
+        registry: Registry,
+        store: JobStore | None = None,
+        queue: JobQueue | None = None,
+        *,
+        workers: int = WORKERS,
+        queues: Sequence[str] | None = None,
+        queue_limits: Mapping[str, int] | None = None,
+        logs: LogPolicy = "off",
+        grace_s: float = GRACE_S,
+        stop_grace_s: float = STOP_GRACE_S,
+        prefetch: int | None = None,
+        worker: str | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start nothing yet, but have `jobs.submit` use the registry, and a queue of one's own told of what is submitted.
+
+        Args:
+            store: a store of one's own, kept in step with the log and heard for requests to cancel; default: the log's.
+            queue: a queue of one's own; default: the log's, in which whatever is submitted is at once.
+            workers: how many handlers may run at once here.
+            queues: names of the queues to take runs from; default: "default" and those of the registered jobs.
+            queue_limits: queue -> how many of its jobs may run at once, in all processes on the log.
+            logs: whether `logging` records of handlers are kept, where a job does not say: "off", "failure" or "always".
+            grace_s: seconds that handlers may go on after `stop` was called; then they are asked to stop.
+            stop_grace_s: seconds that they may go on once asked; then their jobs are given back, the try not counted.
+            prefetch: how many runs may wait here for a thread; default: as many as short ones are begun in an instant.
+            worker: a name for who works, by default the host's.
+
+        Raises:
+            Misconfigured: a value cannot work.
+        """
+        if workers < 1 or grace_s < 0 or stop_grace_s < 0 or (prefetch or 0) < 0:
+            raise Misconfigured(
+                f"a runner needs a worker or more, and times of 0 or more workers={workers} "
+                f"grace_s={grace_s} stop_grace_s={stop_grace_s} prefetch={prefetch}"
+            )
+        self._jobs = jobs
+        self._registry = registry
+        self._queue = jobs.queue if queue is None else queue
+        self._queues = tuple(queues or sorted({"default", *(one.queue for one in registry)}))
+        self._grace_s = grace_s
+        self._stop_grace_s = stop_grace_s
+        self._worker = worker or ""
+        self._watch = Watch(self._begin_to_give_up, is_canceled=self._is_canceled, monotonic=monotonic)
+        self._executor = Executor(
+            jobs,
+            registry,
+            worker=worker,
+            logs=logs,
+            queue_limits=queue_limits,
+            on_begin=self._watch.begin,
+            on_end=self._watch.end,
+            monotonic=monotonic,
+        )
+        self._crew = Crew(workers, self._work, ahead=prefetch, monotonic=monotonic)
+        self._reserving = Trouble("runs cannot be reserved", logger)
+        self._working = Trouble("runs cannot be worked on", logger)
+        self._lock = threading.Lock()
+        self._is_started = False
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._pulses: list[Pulse] = []
+        self._signals = 0
+        self._records = RunLogHandler() if {logs, *(one.logs for one in registry)} & {"failure", "always"} else None
+        self._mirror = None if store is None or store is jobs.store else StoreMirror(jobs, store)
+        self._ticker = Ticker(jobs, registry)
+        self._feed = None if self._queue.shares_store else QueueFeed(jobs, self._queue)
+        self._attach()
+
+    def _attach(self) -> None:
+        """Have the jobs tell us and what is of the user's own; warn of a pair that loses runs (behaviour T35)."""
+        jobs = self._jobs
+        if jobs.registry is None:
+            jobs.use(self._registry)
+        jobs.observe(self._watch.noticed)
+        if self._mirror is not None:
+            jobs.observe(self._mirror)
+        if self._feed is not None:
+            jobs.observe(self._feed)
+            # A queue that does not say so may well be durable.
+            if not jobs.log.is_durable and getattr(self._queue, "is_durable", True):
+                warnings.warn(
+                    "a log in memory behind a queue that may outlive it: after a restart the queue hands out runs that no "
+                    "log knows, and they are dropped; connect to a database, or use the log's own queue",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+
+    def start(self) -> None:
+        """Begin to work, in threads of its own.
+
+        Raises:
+            Misconfigured: it was started before.
+            Unavailable, PermissionDenied: the log cannot be written.
+        """
+        with self._lock:  # a stop waits until all is there that it stops
+            if self._is_started:
+                raise Misconfigured("a runner starts once; make another")
+            self._is_started = True
+            self._start()
+
+    def _start(self) -> None:
+        self._jobs.presence.vouch(self._worker)  # from now on we live, and give back the jobs of those who do not
+        if self._records is not None:
+            logging.getLogger().addHandler(self._records)
+        if self._feed is not None:
+            self._pulses.append(Pulse("jobevents-feed", self._feed.sweep, self._feed.sweep()))
+        if self._ticker.is_needed:
+            self._pulses.append(Pulse("jobevents-schedules", self._ticker.beat, self._ticker.beat()))
+        self._crew.start()
+        for run in (self._reserve, self._look):
+            self._threads.append(threading.Thread(target=run, name=f"jobevents-runner{run.__name__}", daemon=True))
+            self._threads[-1].start()
+        for pulse in self._pulses:
+            pulse.start()
+
+    def stop(self, *, grace_s: float | None = None) -> None:
+        """Take no new work, wait for handlers, then ask them to stop, and give back the jobs of those that do not.
+
+        What waited here for a thread is given back at once. A job given back is queued again with the same try. From any
+        thread, any number of times.
+        """
+        with self._lock:
+            is_first = self._is_started and not self._stopping.is_set()
+            not_begun = self._crew.close()  # before all else: from now on nothing is begun (SHD-02)
+            self._stopping.set()
+        if not is_first:
+            if self._is_started:
+                self._ended.wait()
+            return
+        for reservation in not_begun:
+            self._hand_back(reservation)
+        for pulse in self._pulses:
+            pulse.stop()
+        if not self._crew.wait_until_idle(self._grace_s if grace_s is None else grace_s):
+            self._watch.ask_all(Stop.SHUTDOWN)
+            if not self._crew.wait_until_idle(self._stop_grace_s):
+                self._watch.give_up_all()
+                self._crew.wait_until_idle(RECORD_S, patiently=True)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._watch.close()
+        for thread in self._threads:
+            thread.join(STOP_GRACE_S + RESERVE_S)
+        self._executor.leave_loop()
+        if self._records is not None:
+            logging.getLogger().removeHandler(self._records)
+        self._ended.set()
+
+    def hurry(self) -> None:
+        """Have a `stop` under way wait for no handler any more: what runs is given back now."""
+        self._crew.hurry()
+
+    def run(self) -> None:
+        """Start, and return when it was stopped: by `stop`, or in the main thread by SIGTERM or SIGINT; a second one hurries.
+
+        Raises: as `start`.
+        """
+        with self._hearing_signals():
+            self.start()
+            stopping: threading.Thread | None = None
+            while not self._ended.wait(SIGNAL_S):
+                if self._signals and stopping is None:
+                    stopping = threading.Thread(target=self.stop, name="jobevents-stop", daemon=True)
+                    stopping.start()
+                if self._signals > 1:
+                    self.hurry()
+
+    @contextmanager
+    def _hearing_signals(self) -> Iterator[None]:
+        """Count signals within the block, no more: a handler interrupts the main thread wherever it is, in a lock too."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def heard(number: int, frame: FrameType | None) -> None:
+            self._signals += 1
+
+        before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def __enter__(self) -> Self:
+        """Start.
+
+        Raises: as `start`.
+        """
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _reserve(self) -> None:
+        """Keep the crew in work until the stop: one wait for runs after the other."""
+        while not self._stopping.wait(max(self._reserving.wait_s, self._working.wait_s)):
+            room = self._crew.wait_for_room(RESERVE_S)
+            if not room:
+                continue
+            limit = 1 if self._working.wait_s else room  # in trouble, one finds out whether it is over
+            try:
+                found = self._queue.reserve(self._queues, limit=limit, timeout_s=RESERVE_S)
+            except QueueClosed:
+                logger.warning("the queue was closed, which ends the work")
+                return
+            except Exception as error:  # noqa: BLE001  # also a queue of the user's: it is asked again, later
+                self._reserving.came(error)
+                continue
+            self._reserving.went()
+            for reservation in found:
+                if not self._crew.put(reservation):
+                    self._hand_back(reservation)
+
+    def _look(self) -> None:
+        """Watch over what runs, and over what waits here for too long, until the stop is over."""
+        while self._watch.wait_for_any():
+            self._watch.look()
+            for reservation in self._crew.take_back(AHEAD_LIMIT_S):
+                self._hand_back(reservation)
+            self._ended.wait(TICK_S)
+
+    def _work(self, reservation: Reservation) -> bool:
+        """Run one; False when its handler returned after it had been given up."""
+        try:
+            if self._mirror is not None:
+                self._mirror.pass_on_cancel(reservation.run.id)
+            stays = self._executor.execute(reservation)
+        except Exception as error:  # noqa: BLE001  # the log's trouble, or the queue's: the run comes again
+            self._hand_back(reservation, error, self._working.came(error))
+            return True
+        self._working.went()
+        return stays
+
+    def _begin_to_give_up(self, execution: Execution) -> None:
+        self._crew.hire(lambda: self._give_up(execution))
+
+    def _give_up(self, execution: Execution) -> None:
+        try:
+            self._executor.give_up(execution)
+        except Exception as error:  # noqa: BLE001  # its worker's lease tells others that the job is lost
+            self._working.came(error)
+
+    def _is_canceled(self, execution: Execution) -> bool:
+        if self._mirror is not None:
+            self._mirror.pass_on_cancel(execution.attempt.job_id)
+        return execution.attempt.canceled
+
+    def _hand_back(self, reservation: Reservation, error: BaseException | None = None, delay_s: float = 0.0) -> None:
+        """Have a run handed out again."""
+        try:
+            reservation.ack(error or QueueClosed("the runner takes no more runs"), delay_s=delay_s)
+        except Exception as trouble:  # noqa: BLE001  # the reservation's lease ends by itself
+            self._reserving.came(trouble)
