@@ -1,5 +1,6 @@
 """The command line: a table at a terminal, JSON in a pipe or with --json; exit 0, 1 when it failed, 2 when used wrongly."""
 
+import io
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ app = typer.Typer(
 Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
 
+_MOST = 2**63 - 1  # what a column of a database holds
+
 
 class _Interrupted(BaseException):
     """Ctrl-C; no library between here and the command takes it for its own business."""
@@ -37,6 +40,7 @@ def main() -> None:
     """Run the command line and exit: 0, 1 when it failed, 2 when used wrongly, 130 after Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not with `nohup`
         signal.signal(signal.SIGINT, _interrupt)
+    _make_writable()
     try:
         try:
             app()
@@ -54,6 +58,13 @@ def main() -> None:
     except (JobEventsError, OSError) as error:
         console.error(str(error))
         sys.exit(1)
+
+
+def _make_writable() -> None:
+    """Let a terminal that cannot show a character get its escape, and a process without standard output run all the same."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - open as long as the process is
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -178,8 +189,8 @@ def events(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
 def logs(
     job_id: JobId,
     url: Url,
-    after_seq: Annotated[int, typer.Option(help="Lines after this one.")] = 0,
-    limit: Annotated[int, typer.Option(help="At most so many; 0: all.")] = 0,
+    after_seq: Annotated[int, typer.Option(min=0, max=_MOST, help="Lines after this one.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, max=_MOST, help="At most so many; 0: all.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show a job's log lines, in order across its attempts."""

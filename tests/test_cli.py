@@ -1,5 +1,6 @@
 """The command line: tables for people, JSON for programs, exit codes, and errors that say what to do."""
 
+import io
 import os
 import re
 import signal
@@ -20,7 +21,7 @@ from eventsourcing.persistence import StoredEvent
 from jobevents import cli, connect
 from jobevents.status import Status
 from jobevents.store import RunFilter
-from tests.cli import CommandLine, start
+from tests.cli import COMMAND, CommandLine, start
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.projecting import UNKNOWN
 
@@ -623,3 +624,41 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
     assert "" == err
     assert process.wait(60)
+
+
+@pytest.mark.parametrize("option", ["--after-seq", "--limit"])
+@pytest.mark.parametrize("number", ["-1", str(2**63)])
+def test_a_number_that_no_column_holds_is_a_wrong_use(jobevents: CommandLine, option: str, number: str) -> None:
+    """It is told with the option's name, and the database is not asked."""
+    jobevents("submit", "render", "--id", "song-7")
+
+    told = jobevents("logs", "song-7", f"{option}={number}")
+
+    assert 2 == told.code
+    assert option in told.err
+
+
+def test_a_terminal_that_knows_only_ascii_shows_the_rest_as_escapes(
+    jobevents: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LANG=C, or a service's log: a title with umlauts is no reason to fail."""
+    jobevents("submit", "render", "--id", "song-7", "--title", "Höhe")
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+
+    told = jobevents("list", at_terminal=True)
+
+    assert 0 == told.code
+    assert b"H\\xf6he" in shown.buffer.getvalue()
+
+
+def test_without_standard_output_it_works_all_the_same(tmp_path: Path) -> None:
+    """`>&-` in a shell, or a daemon that closed it: what was asked for is done, and nothing fails."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    line = [*COMMAND, "submit", "render", "--id", "song-7", "--url", url]
+
+    done = subprocess.run(["/bin/sh", "-c", '"$@" >&-', "sh", *line], stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    with connect(url) as jobs:
+        assert "queued" == jobs.get("song-7").state
