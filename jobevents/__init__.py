@@ -2,7 +2,9 @@
 
 from jobevents import errors
 from jobevents.recorder import Recorder
+from jobevents.registry import Registry
+from jobevents.runner import JobRunner
 from jobevents.status import State, Status
 from jobevents.wiring import connect
 
-__all__ = ["Recorder", "State", "Status", "connect", "errors"]
+__all__ = ["JobRunner", "Recorder", "Registry", "State", "Status", "connect", "errors"]

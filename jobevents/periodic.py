@@ -1,7 +1,7 @@
 """Periodic jobs: each tick of a schedule is one job, however many runners submit it, since its id is made of its name and tick.
 
 Of the ticks that nobody was there for, the last one is run, late; the others are left out. A schedule that is new begins with
-its next tick.
+its next tick; ticks of a job or queue that is paused are left out.
 """
 
 import hashlib
@@ -71,8 +71,14 @@ class Ticker:
         tick = schedule.last(now)
         if tick is None or tick <= self._last[name]:
             return
-        self._submit(definition, tick)
+        if not self._is_paused(definition):
+            self._submit(definition, tick)
         self._last[name] = tick
+
+    def _is_paused(self, definition: JobDefinition) -> bool:
+        """Tell whether nobody wants it now: its ticks would only pile up."""
+        held = {("job", definition.name), ("queue", definition.queue)}
+        return any((pause.kind, pause.name) in held for pause in self._jobs.paused())
 
     def _submit(self, definition: JobDefinition, tick: datetime) -> None:
         try:

@@ -13,7 +13,7 @@ from tests.diagram import CONTRIBUTING, with_picture
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("jobevents", "projections")
 MAX_LINES = 420
-MAX_MODULES = 220  # loaded by the import beyond a bare interpreter: 150 on 3.11; room for other standard libraries
+MAX_MODULES = 260  # loaded by the import beyond a bare interpreter: 233 on 3.11; room for other standard libraries
 
 
 def sources(*places: str) -> list[Path]:
