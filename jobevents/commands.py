@@ -167,7 +167,9 @@ def due(at: datetime | str | None, delay: timedelta | float | None, now: datetim
         if math.isnan(seconds):
             raise InvalidValue("delay is not a number")
         return now.astimezone(UTC) + timedelta(seconds=seconds)
-    except (OverflowError, TypeError) as error:
+    except TypeError as error:
+        raise InvalidValue(f"delay must be seconds or a timedelta, not {type(delay).__name__}") from error
+    except OverflowError as error:
         raise InvalidValue(f"delay is outside what a calendar holds delay={delay!r:.60}") from error
 
 

@@ -420,6 +420,12 @@ def test_tim_09_an_impossible_time_is_refused_at_submit(jobs: Jobs, when: dict[s
     assert "" == jobs.log.last_cursor()
 
 
+def test_a_delay_of_another_type_is_told_which(jobs: Jobs) -> None:
+    """Text is no time outside the calendar: the message says what a delay is."""
+    with pytest.raises(InvalidValue, match="delay must be seconds or a timedelta, not str"):
+        jobs.submit("render", delay="5")  # type: ignore[arg-type]  # what is tested
+
+
 @given(st.timedeltas(timedelta(0), timedelta(days=36_500)))
 def test_tim_09_a_delay_is_kept_to_the_microsecond(delay: timedelta) -> None:
     """Whatever the delay, the job is due exactly that long after it was submitted."""
