@@ -35,7 +35,7 @@ def list_jobs(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first, by the second that an id names; ids that name none, like song-7, come last.
 
     Page numbers show the moment: a job that comes in moves the others on.
     Cursors (--after) show every job that is there throughout exactly once;
