@@ -222,11 +222,19 @@ def _children(root: Path, at: str, hidden: Callable[[str], bool]) -> list[str]:
                 f"{at}{entry.name}/" if entry.is_dir(follow_symlinks=False) else at + entry.name
                 for entry in entries
                 if not hidden(entry.name) and _is_text(entry.name)
-                if entry.is_file() or entry.is_dir(follow_symlinks=False)
+                if _is_file(entry) or entry.is_dir(follow_symlinks=False)
             ]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(found, key=str.encode, reverse=True)
+
+
+def _is_file(entry: "os.DirEntry[str]") -> bool:
+    """Tell plain files, also behind a symbolic link; one that leads in a circle leads to none."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def _is_text(name: str) -> bool:

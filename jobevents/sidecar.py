@@ -8,10 +8,13 @@ A writer first puts the new record beside that of the content in place, then rep
 one of the two fits; and a reader, who takes no lock, finds the record of whatever content it has read.
 """
 
+import errno
 import hashlib
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -108,21 +111,34 @@ def _record_path(path: Path) -> Path:
 
 def _records(path: Path) -> tuple[Record, ...]:
     try:
-        return msgspec.json.decode(_record_path(path).read_bytes(), type=_Beside).records
-    except (FileNotFoundError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        with _open(_record_path(path)) as file:
+            return msgspec.json.decode(file.read(), type=_Beside).records
+    except (FileNotFoundError, IsADirectoryError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return ()  # a record that cannot be read speaks of nothing
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
     """Read the file, again if somebody wrote into it meanwhile."""
     for _ in range(_LOOKS):
-        with path.open("rb") as file:
+        with _open(path) as file:
             before = os.fstat(file.fileno())
             data = file.read()
             after = os.fstat(file.fileno())
         if _stamp(before) == _stamp(after) and len(data) == after.st_size:
             return data, after
     raise Unavailable(f"file changes while it is read path={path}")
+
+
+def _open(path: Path) -> BinaryIO:
+    """Open a plain file to read it; of a pipe or a device, which could be read for ever, nothing is there."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind == stat.S_IFREG:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise FileNotFoundError(errno.ENOENT, "it is no plain file", str(path))
 
 
 def _fitting(records: tuple[Record, ...], seen: os.stat_result, data: bytes | None) -> Record | None:

@@ -408,3 +408,25 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and links of POSIX")
+def test_what_is_no_plain_file_is_not_there(tmp_path: Path) -> None:
+    """A pipe would be waited at for ever, a device read for ever, and a link in a circle ended every listing."""
+    blobs = FileBlobs(tmp_path)
+    blobs.put("a/plain", b"1")
+    os.mkfifo(tmp_path / "a" / "pipe")
+    os.mkfifo(tmp_path / "a" / ".plain.blob.pipe")
+    (tmp_path / "a" / ".plain.blob.pipe").replace(tmp_path / "a" / ".plain.blob")
+    (tmp_path / "a" / "device").symlink_to("/dev/zero")
+    (tmp_path / "a" / "circle").symlink_to(tmp_path / "a" / "circle")
+
+    for name in ("a/pipe", "a/device"):
+        with pytest.raises(NotFound):
+            blobs.get(name)
+    blobs.put("a/pipe", b"2", if_generation=ABSENT)
+    found = blobs.get("a/plain")
+
+    assert ["a/pipe", "a/plain"] == [entry.name for entry in blobs.list("a/")]
+    assert found is not None
+    assert b"1" == found.data
