@@ -21,7 +21,7 @@ import pytest
 from eventsourcing.persistence import IntegrityError
 
 from jobevents import errors
-from jobevents.backends import sqliteschema, wake
+from jobevents.backends import sqlitefile, sqliteschema, wake
 from jobevents.backends.sql import Tables, time_text
 from jobevents.backends.sqlite import SqliteRecorder, ddl, migrate
 from jobevents.backends.sqliteerrors import translate
@@ -896,3 +896,43 @@ def test_backup_of_the_file_is_a_log(path: Path, recorder: SqliteRecorder) -> No
 def test_names_of_tables_have_defaults() -> None:
     """An empty name keeps the default (behaviour T5)."""
     assert ("job_runs", "lines") == Tables.named(("", "lines"))
+
+
+def test_log_beside_the_file_is_bounded(path: Path, recorder: SqliteRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads that overlap without a pause keep SQLite from beginning its log anew: it is emptied all the same."""
+    monkeypatch.setattr(sqlitefile, "_LOG_BYTES", 2**20)
+    monkeypatch.setattr(sqlitefile, "_LOG_EVERY_S", 0.0)
+    log, done, sizes = path.with_name("jobs.db-wal"), threading.Event(), []
+    slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT count(*) FROM n, job_schema"
+
+    def read() -> None:
+        while not done.is_set():
+            recorder.file.query(slow)
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        for number in range(1500):
+            recorder.insert_events([blank(f"job-{number}")])
+            sizes.append(log.stat().st_size)
+        done.set()
+        for reader in readers:
+            reader.result()
+
+    assert max(sizes) < 8 * 2**20
+
+
+def test_log_that_is_read_for_long_stays(path: Path, recorder: SqliteRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that does not end costs the writers one wait, not one for each look at the log."""
+    monkeypatch.setattr(sqlitefile, "_LOG_BYTES", 0)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM job_schema").fetchall()
+
+    began = time.monotonic()
+    for number in range(640):
+        recorder.insert_events([blank(f"job-{number}")])
+    took_s = time.monotonic() - began
+    reader.close()
+
+    assert took_s < 8.0
+    assert 640 == recorder.max_notification_id()
