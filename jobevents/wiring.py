@@ -92,7 +92,7 @@ def connect(
         run_logs=recorder.run_logs,
         blobs=store,
         leases=recorder.leases,
-        desk=getattr(recorder, "desk", None),  # Postgres has none yet (issue 5)
+        desk=recorder.desk,
         prefix=prefix,
         actor=actor,
         scrub=scrub,

@@ -15,6 +15,8 @@ from psycopg import sql
 from jobevents.backends.postgres import migrate
 from tests.postgres_server import Cluster, binaries
 
+DESK = ("job_claims", "job_paused")  # tables for those who work
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
@@ -50,7 +52,7 @@ def postgres_log(postgres: Cluster) -> str:
 def postgres_url(postgres: Cluster, postgres_log: str) -> str:
     """The URL of an empty log; emptied rather than made, which is twenty files less to write for each test."""
     with postgres.connect() as connection, connection.transaction():
-        for table in ("job_events", "job_tracking", "job_runs", "job_run_logs", "job_workers", "job_blobs"):
+        for table in ("job_events", "job_tracking", "job_runs", "job_run_logs", "job_workers", "job_blobs", *DESK):
             connection.execute(sql.SQL("DELETE FROM shared.{}").format(sql.Identifier(table)))
         connection.execute("ALTER TABLE shared.job_events ALTER notification_id RESTART")
     return postgres_log

@@ -1,13 +1,11 @@
 """What jobs promise in memory and in SQLite, they promise in Postgres: the same tests, over another URL."""
 
-import inspect
-from typing import Any
-
 import pytest
 
 from jobevents.store import RunFilter
 from jobevents.wiring import connect
 from tests import test_attempt, test_boundary, test_commands
+from tests.over import over_the_url
 from tests.racers import Racers
 from tests.test_attempt import race_for_starts
 from tests.test_commands import submit_keys
@@ -20,12 +18,6 @@ pytestmark = pytest.mark.services
 def url(postgres_url: str) -> str:
     """The URL of an empty log in Postgres."""
     return postgres_url
-
-
-def over_the_url(module: Any) -> dict[str, Any]:
-    """Return the tests of a module that are plain functions over `url`, or over the `jobs` that are made of it."""
-    tests = {name: value for name, value in vars(module).items() if name.startswith("test_")}
-    return {name: test for name, test in tests.items() if {"jobs", "url"} & inspect.signature(test).parameters.keys()}
 
 
 for _module in (test_attempt, test_boundary, test_commands):

@@ -20,16 +20,20 @@ from psycopg import Cursor
 from jobevents import codec
 from jobevents.backends import postgreserrors, postgresschema
 from jobevents.backends.postgresblobs import PostgresBlobs
+from jobevents.backends.postgresclaims import PostgresClaims
 from jobevents.backends.postgresdb import PostgresDatabase, Row, Session
 from jobevents.backends.postgreserrors import Unsure
 from jobevents.backends.postgresleases import PostgresLeases
+from jobevents.backends.postgrespauses import PostgresPauses
+from jobevents.backends.postgresretention import PostgresRetention
 from jobevents.backends.postgresruns import PostgresRunLogs, PostgresRuns
 from jobevents.backends.postgresschema import EVENTS, TRACKING
 from jobevents.backends.postgresurl import parse
 from jobevents.backends.postgreswake import PostgresWake
-from jobevents.backends.postgreswriter import Insert, PostgresWriter, Statement
+from jobevents.backends.postgreswriter import NOTIFY, Insert, PostgresWriter, Statement
 from jobevents.backends.sql import DEFAULT_TABLES, Tables
 from jobevents.backends.tail import TailSubscription
+from jobevents.desk import Desk
 from jobevents.errors import AppendUnknown, Corrupt, InvalidValue, JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
@@ -89,8 +93,14 @@ class PostgresRecorder(PostgresProcessRecorder):
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = PostgresRunLogs(database, tables)
         self.leases: Leases = PostgresLeases(database)
-        channel = f"{datastore.schema}.{EVENTS}"
+        channel = self._channel = f"{datastore.schema}.{EVENTS}"
         self._wake = PostgresWake(database, channel=channel, head=_HEAD)
+        self.desk = Desk(
+            claims=PostgresClaims(database, tables, self._announce),
+            pauses=PostgresPauses(database, self._announce),
+            retention=PostgresRetention(database, tables),
+            alarm=self._wake,
+        )
         self._writer = PostgresWriter(
             database,
             lock=postgresschema.lock_key(datastore.schema, EVENTS),
@@ -289,6 +299,11 @@ class PostgresRecorder(PostgresProcessRecorder):
     def unlisten(self, event: Flag) -> None:
         """Leave `event` alone."""
         self._wake.unlisten(event)
+
+    def _announce(self) -> None:
+        """Wake who waits, in all processes, for what is no event."""
+        self._wake.announce()
+        self.database.query(NOTIFY, (self._channel, self._wake.name))
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Commit how far an application has read.

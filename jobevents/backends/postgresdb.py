@@ -8,7 +8,7 @@ import os
 import select
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -80,7 +80,7 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise translate(error, self.target) from error
 
-    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Row]:
         """Return all rows of one statement, which is a transaction of its own; none of one that returns nothing.
 
         Raises:

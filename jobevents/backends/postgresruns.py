@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from psycopg import Cursor
 
+from jobevents.backends import postgresclaims
 from jobevents.backends.postgresdb import BEGIN, PostgresDatabase, Row, Session
 from jobevents.backends.postgresschema import EVENTS
 from jobevents.backends.postgreswriter import Statement
@@ -60,6 +61,8 @@ class PostgresRuns:
     def writes(self, jobs: Sequence[Job]) -> Iterator[Statement]:
         """Yield what writes the rows, in order; one of a higher version stays, a deleted job's goes with its lines.
 
+        Claims on the jobs end.
+
         Raises:
             InvalidValue: a row holds what no column can, such as a record's name that is null.
         """
@@ -69,6 +72,9 @@ class PostgresRuns:
                 yield self._sql.delete_logs, (job.job_id,)
             else:
                 yield self._sql.put_run, _fit(_RUN_KINDS, row_of(job), job.job_id)
+            # After the row, which a claim locks first. A run that goes on is not claimed.
+            if job.version > 1 and (job.state != RUNNING or job.version == job.start):
+                yield postgresclaims.SQL.end, (job.job_id,)
 
     def taken(self, cursor: Cursor[Row], jobs: Sequence[Job]) -> KeyTaken | None:
         """Return the error for the first of these jobs whose key another one holds, as the cursor's transaction sees it."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from eventsourcing.utils import strtobool
 
-from jobevents.backends import postgresblobs, postgresleases
+from jobevents.backends import postgresblobs, postgresclaims, postgresleases, postgrespauses
 from jobevents.backends.postgresdb import PostgresDatabase, Session
 from jobevents.backends.postgresurl import where
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl
@@ -50,7 +50,11 @@ def _first(tables: Tables) -> list[str]:
     ]
 
 
-MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first}
+def _with_claims(tables: Tables) -> list[str]:
+    return [postgrespauses.DDL, *postgresclaims.schema_ddl(tables)]
+
+
+MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first, 2: _with_claims}
 """Schema version -> the statements that lead to it from the one before."""
 
 VERSION: Final = max(MIGRATIONS)

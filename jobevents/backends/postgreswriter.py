@@ -24,7 +24,7 @@ from jobevents.job import Job
 from jobevents.limits import Limit
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(%s)"
-_NOTIFY: Final = "SELECT pg_notify(%s, %s)"
+NOTIFY: Final = "SELECT pg_notify(%s, %s)"
 
 Statement: TypeAlias = tuple[str, Sequence[object]]  # with its parameters
 
@@ -145,7 +145,7 @@ class PostgresWriter:
     def _end(self, cursor: Cursor[Row]) -> None:
         """Commit, and tell of it afterwards: told of within, all logs of the server would wait for each other's disk."""
         cursor.execute("COMMIT")
-        cursor.execute(_NOTIFY, self._note(), prepare=True)
+        cursor.execute(NOTIFY, self._note(), prepare=True)
 
 
 def _inserts(group: Sequence[Call]) -> list[Insert]:

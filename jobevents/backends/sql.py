@@ -88,7 +88,7 @@ OPTIONAL = frozenset(
     {"params", "started_at", "finished_at", "result", "error", "cancel_requested_at", "fields", "deadline", "attrs"}
 )  # NULL when there is none
 _RUN_KEYS = JobRun.__struct_fields__
-_RUN_SELECT = ", ".join(f'"{name}"' for name in _RUN_KEYS)
+RUN_SELECT = ", ".join(f'"{name}"' for name in _RUN_KEYS)
 _LOG_SELECT = ", ".join(f'"{name}"' for name in LOG_COLUMNS)
 _ORDER = '"sort_key" DESC, "id" DESC'  # behaviour S21; an id without a key has "", which is last
 UNFINISHED = f'"status" NOT IN ({", ".join(repr(state) for state in FINAL)})'
@@ -171,7 +171,7 @@ class Statements:
         )
         self.delete_run = f'DELETE FROM {runs} WHERE "id" = {mark}'
         self.delete_logs = f'DELETE FROM {logs} WHERE "run_id" = {mark}'
-        self.get_run = f'SELECT {_RUN_SELECT} FROM {runs} WHERE "id" = {mark}'
+        self.get_run = f'SELECT {RUN_SELECT} FROM {runs} WHERE "id" = {mark}'
         self.run_version = f'SELECT "version" FROM {runs} WHERE "id" = {mark}'
         self.find_active = (
             f'SELECT "id" FROM {runs} WHERE "job_name" = {mark} AND "idem_key" = {mark} AND {_HOLDS_KEY} '
@@ -214,7 +214,7 @@ class Statements:
                 clauses.append(f'"created_at" {sign} {self._mark}')
                 values.append(time(when))
         where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-        page = f"SELECT {_RUN_SELECT} FROM {self._runs}{where} ORDER BY {_ORDER} LIMIT {self._mark} OFFSET {self._mark}"
+        page = f"SELECT {RUN_SELECT} FROM {self._runs}{where} ORDER BY {_ORDER} LIMIT {self._mark} OFFSET {self._mark}"
         return page, f"SELECT count(*) FROM {self._runs}{where}", values
 
     def _marks(self, items: Sequence[str] | Mapping[str, Kind]) -> str:
@@ -279,7 +279,7 @@ def run_from(row: Row) -> JobRun:
         values[name] = None if values[name] is None else _decode(values[name])
     values["error"] = None if values["error"] is None else _decode_error(values["error"])
     for name in _TIMES:
-        values[name] = _instant(values[name])
+        values[name] = instant(values[name])
     if isinstance(values["progress"], float) and values["progress"].is_integer():  # SQLite makes 40 of 40.0 itself
         values["progress"] = int(values["progress"])
     values["external"] = bool(values["external"])
@@ -306,7 +306,7 @@ def log_from(row: Row) -> JobLog:
         run_id=run_id,
         seq=seq,
         attempt=attempt,
-        at=_instant(at) or NEVER,
+        at=instant(at) or NEVER,
         level=level,
         message=message,
         attrs={} if attrs is None else _decode(attrs),
@@ -323,7 +323,7 @@ def page_of(filter: RunFilter) -> tuple[int, int, int]:
 _TIMES = tuple(name for name in _RUN_KEYS if RUN_COLUMNS[name] == "time")
 
 
-def _instant(value: str | datetime | None) -> datetime | None:
+def instant(value: str | datetime | None) -> datetime | None:
     """Return a time of a row in UTC, whether the database knows times or keeps their text."""
     return datetime.fromisoformat(value) if isinstance(value, str) else value and value.astimezone(UTC)
 

@@ -1,8 +1,7 @@
 """Claims on the queued runs of an SQLite file, whose workers all live on one machine: leases by its monotonic clock.
 
 A claim is a row of a small table, so that a run is handed out without its params being written again; the write of the run
-removes it. Due runs are found group by group (a queue, a kind of job, a priority) by one index: what it costs grows with the
-groups, not with the runs that wait, that are wanted later or are paused.
+removes it. Groups are stepped through here: SQLite knows no way to skip from one to the next within a statement.
 """
 # ruff: noqa: S608  # table names are constants or checked by Tables.named, values are bound
 
@@ -12,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from jobevents.backends import sqlclaims
 from jobevents.backends.sql import Statements, Tables, run_from, time_text
+from jobevents.backends.sqlclaims import CLAIMS
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteleases import SLACK_S, boot_id
-from jobevents.backends.sqlitepauses import PAUSES
+from jobevents.backends.sqlpauses import PAUSES
 from jobevents.job import QUEUED
 from jobevents.store import JobRun
-
-CLAIMS: Final = "job_claims"
 
 DDL: Final = (
     f'CREATE TABLE "{CLAIMS}" (\n'
@@ -31,7 +30,7 @@ DDL: Final = (
     ") WITHOUT ROWID"
 )
 
-END_CLAIM: Final = f'DELETE FROM "{CLAIMS}" WHERE "run_id" = ?'
+_SQL: Final = sqlclaims.ClaimStatements()
 
 _OURS: Final = f'"status" = \'{QUEUED}\' AND "external" = 0'  # word for word as in the index
 _CLAIM = f'INSERT OR REPLACE INTO "{CLAIMS}" VALUES (?, ?, ?, ?, ?)'
@@ -40,10 +39,7 @@ _ALIVE = '"boot" = ? AND "claimed" <= ? AND "until" > ?'
 
 def index_ddl(tables: Tables) -> str:
     """Return the index by which due runs are found: of equals the first by rowid, which is the order of first events."""
-    return (
-        f'CREATE INDEX "{tables.runs}_claim" ON "{tables.runs}" ("queue", "job_name", "priority", "scheduled_at") '
-        f"WHERE {_OURS}"
-    )
+    return sqlclaims.index_ddl(tables, _OURS)
 
 
 class SqliteClaims:
@@ -145,7 +141,7 @@ class SqliteClaims:
             statement = f'UPDATE "{CLAIMS}" SET "token" = \'\', "until" = ? WHERE "run_id" = ? AND "token" = ?'
             values: tuple[Any, ...] = (self._monotonic() + delay_s, job_id, token)  # Any: what SQLite binds
         else:
-            statement = f'DELETE FROM "{CLAIMS}" WHERE "run_id" = ? AND "token" = ?'
+            statement = _SQL.give_back
             values = (job_id, token)
         self._file.write(lambda cursor: cursor.execute(statement, values) and None)
         self._announce()

@@ -1,26 +1,14 @@
 """What is paused, in an SQLite file."""
-# ruff: noqa: S608  # the table's name is a constant, values are bound
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Final
 
-from jobevents.backends.sql import time_text
+from jobevents.backends import sqlpauses
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.pauses import Pause, Paused
 
-PAUSES: Final = "job_paused"
-
-DDL: Final = (
-    f'CREATE TABLE "{PAUSES}" (\n'
-    '    "kind" TEXT NOT NULL,\n'
-    '    "name" TEXT NOT NULL,\n'
-    '    "at" TEXT NOT NULL,\n'
-    '    "by" TEXT NOT NULL,\n'
-    '    "reason" TEXT NOT NULL,\n'
-    '    PRIMARY KEY ("kind", "name")\n'
-    ") WITHOUT ROWID"
-)
+DDL: Final = f"{sqlpauses.ddl({'text': 'TEXT', 'time': 'TEXT'})} WITHOUT ROWID"
+_SQL: Final = sqlpauses.PauseStatements()
 
 
 class SqlitePauses:
@@ -32,20 +20,15 @@ class SqlitePauses:
         self._announce = announce
 
     def add(self, pause: Pause) -> bool:
-        values = (pause.kind, pause.name, time_text(pause.at), pause.by, pause.reason)
-        return self._write(f'INSERT INTO "{PAUSES}" VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING', values)
+        return self._write(_SQL.add, sqlpauses.row_of(pause))
 
     def drop(self, kind: Paused, name: str) -> bool:
-        dropped = self._write(f'DELETE FROM "{PAUSES}" WHERE "kind" = ? AND "name" = ?', (kind, name))
+        dropped = self._write(_SQL.drop, (kind, name))
         self._announce()
         return dropped
 
     def list(self) -> Sequence[Pause]:
-        rows = self._file.query(f'SELECT "kind", "name", "at", "by", "reason" FROM "{PAUSES}" ORDER BY "kind", "name"')
-        return [
-            Pause(kind=kind, name=name, at=datetime.fromisoformat(at), by=by, reason=reason)
-            for kind, name, at, by, reason in rows
-        ]
+        return [sqlpauses.pause_from(row) for row in self._file.query(_SQL.all)]
 
     def _write(self, statement: str, values: tuple[str, ...]) -> bool:
         return self._file.write(lambda cursor: cursor.execute(statement, values).rowcount > 0)

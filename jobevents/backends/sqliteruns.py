@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
-from jobevents.backends.sqliteclaims import END_CLAIM
+from jobevents.backends.sqlclaims import ClaimStatements
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS
 from jobevents.errors import Busy, InvalidValue, KeyTaken
@@ -20,6 +20,7 @@ class SqliteRuns:
     def __init__(self, file: SqliteFile, tables: Tables) -> None:
         self._file = file
         self._sql = Statements(tables, EVENTS)
+        self._claims = ClaimStatements()
 
     def check_limits(self, cursor: sqlite3.Cursor, limits: Sequence[Limit], rows: Sequence[Job]) -> None:
         """Count the other running jobs, in the transaction that is to write the rows.
@@ -43,7 +44,7 @@ class SqliteRuns:
             InvalidValue: the row holds what no column can, such as a record's name that is null; as above.
         """
         if job.version > 1:
-            cursor.execute(END_CLAIM, (job.job_id,))
+            cursor.execute(self._claims.end, (job.job_id,))
         if job.state == DELETED:
             cursor.execute(self._sql.delete_run, (job.job_id,))
             cursor.execute(self._sql.delete_logs, (job.job_id,))
