@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from jobevents import codec
 from jobevents.blobs import ABSENT
-from jobevents.errors import JobEventsError
+from jobevents.errors import Corrupt, JobEventsError, NotFound
 from jobevents.jobs import Jobs
 from jobevents.status import State
-from jobevents.store import RunFilter
+from jobevents.store import JobRun, RunFilter
 
 PROBE = "doctor-probe"  # name of the blob that is written, read and removed
 SAMPLE = 20  # newest jobs whose row is held against the fold of their history
@@ -68,10 +69,22 @@ def _states(jobs: Jobs) -> tuple[bool, str]:
 
 def _rows(jobs: Jobs) -> tuple[bool, str]:
     newest = jobs.runs.list(RunFilter(per_page=SAMPLE)).runs
-    differ = [run.id for run in newest if jobs.job(run.id).state != run.status]
+    differ = [f"{run.id} ({why})" for run in newest if (why := _difference(jobs, run))]
     if differ:
-        return False, f"state in the table differs from the history: {', '.join(differ)}"
+        return False, f"row in the table is not what the history says: {', '.join(differ)}"
     return True, f"{len(newest)} newest jobs looked at"
+
+
+def _difference(jobs: Jobs, run: JobRun) -> str:
+    """Return why a row is not the fold of its job's history; "" when it is, or the job went on meanwhile."""
+    try:
+        state = jobs.job(run.id).state
+        breaks = codec.chain_breaks(record.data for record in jobs.log.read_raw(run.id))
+    except (Corrupt, NotFound) as error:
+        return f"{type(error).__name__}: {error}"
+    if breaks:
+        return f"its stored events were changed, from version {breaks[0] + 1} on"
+    return "" if state == run.status or jobs.runs.get(run.id) != run else f"it is {state}, not {run.status}"
 
 
 def _workers(jobs: Jobs) -> tuple[bool, str]:

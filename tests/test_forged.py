@@ -99,3 +99,32 @@ def test_sec_12_a_forged_entry_drives_no_terminal(jobevents: CommandLine) -> Non
     told = jobevents("parked", "requeue", "--all", at_terminal=True)
 
     assert "[red]␛]0;x␇#1" in told.out
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE job_runs SET status = 'failed' WHERE id = 'b'", "b (it is queued, not failed)"),
+        ("DELETE FROM job_events WHERE originator_id = 'b'", "b (NotFound: "),
+        ("UPDATE job_events SET state = x'7b7d' WHERE originator_id = 'b'", "b (Corrupt: "),
+        (
+            "UPDATE job_events SET state = CAST(replace(state, 'mix', 'nix') AS BLOB) WHERE originator_id = 'b'",
+            "b (its stored events were changed, from version 1 on)",
+        ),
+    ],
+)
+def test_doctor_names_each_job_that_was_changed_by_hand(tmp_path: Path, change: str, why: str) -> None:
+    """What was done to one job is told with its id, and hides nothing of the others."""
+    with connect(f"sqlite:///{tmp_path}/jobs.db") as jobs:
+        for job_id in ("a", "b", "c"):
+            jobs.submit("mix", id=job_id)
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        connection.execute(change)
+        connection.execute("UPDATE job_runs SET status = 'failed' WHERE id = 'a'")
+
+    with connect(f"sqlite:///{tmp_path}/jobs.db") as jobs:
+        (bad,) = [finding for finding in examine(jobs) if not finding.ok]
+
+    assert "rows are folds" == bad.check
+    assert why in bad.found
+    assert "a (it is queued, not failed)" in bad.found
