@@ -14,7 +14,19 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from jobevents import cli_build, cli_pages, cli_views, cli_workers, commands, console, demo, doctor, wiring
+from jobevents import (
+    cli_build,
+    cli_keep,
+    cli_pages,
+    cli_run,
+    cli_views,
+    cli_workers,
+    commands,
+    console,
+    demo,
+    doctor,
+    wiring,
+)
 from jobevents.cli_options import AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
 
@@ -258,9 +270,11 @@ def delete(
     )
 
 
+cli_run.add_to(app)
 cli_workers.add_to(app)
 cli_views.add_to(app)
 cli_build.add_to(app)
+cli_keep.add_to(app)
 
 
 @app.command()

@@ -117,6 +117,13 @@ def print_events(events: Sequence[Event]) -> None:
     note(f"times in {_zone()}; --json has all fields, and times in UTC")
 
 
+def print_event(event: Event) -> None:
+    """Print an event on a line of its own, with its job."""
+    head = f"{local(event.at)} {event.job_id} #{event.version} {event.type}"
+    said = " ".join(filter(None, [event.actor and f"by {event.actor}", event.reason[:_REASON], _own(event)]))
+    out.print(Text(f"{head} ", style="bold") + plain(said), soft_wrap=True)
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     """Print a line a row; what does not fit the terminal is cut at the end of the line (rich's tables cut every column)."""
     lines = [[Text(heading, style="bold") for heading in headings], *rows]

@@ -334,8 +334,10 @@ class Jobs(Reads):
 
         Raises:
             NotFound: there is no such job.
-            IllegalTransition, Conflict: it has not finished.
+            IllegalTransition, Conflict: it has not finished; or its kind is not to be run again as a new job.
         """
+        if as_new and self.registry is not None:
+            self.registry.check_replayable(self.job(job_id).name)
         return commands.rerun(self._emitter, checked_id(job_id), self._by(actor, reason), as_new=as_new)
 
     def delete(self, job_id: str, *, artifacts: bool = False, actor: str | None = None, reason: str = "") -> bool:

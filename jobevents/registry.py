@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 
 from jobevents import boundary
-from jobevents.errors import InvalidValue, Misconfigured
+from jobevents.errors import Conflict, InvalidValue, Misconfigured
 from jobevents.retries import Exponential
 from jobevents.runlog import LogPolicy
 from jobevents.schedules import Schedule, parse
@@ -199,6 +199,16 @@ class Registry:
             queue=definition.queue if wanted.queue is None else wanted.queue,
             max_attempts=definition.max_attempts if wanted.max_attempts is None else wanted.max_attempts,
         )
+
+    def check_replayable(self, name: str) -> None:
+        """Refuse to have a finished run of a kind of job run again as a new one, if its definition says so (behaviour M11).
+
+        Raises:
+            Conflict: it does.
+        """
+        definition = self._definitions.get(name)
+        if definition is not None and not definition.replayable:
+            raise Conflict(f"runs of this job are not to be run again as new ones name={name}; rerun the same one")
 
 
 def _name(what: str, text: str) -> str:

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from jobevents.commands import Submission
-from jobevents.errors import InvalidValue, Misconfigured
+from jobevents.errors import Conflict, InvalidValue, Misconfigured
 from jobevents.registry import JobDefinition, Registry
 from jobevents.retries import Exponential
+from jobevents.wiring import connect
 
 
 class Song(msgspec.Struct):
@@ -178,3 +179,20 @@ def test_a_backoff_that_fails_is_replaced(registry: Registry, backoff: Any, capl
 
     assert [1, 2, 4] == waits
     assert 3 == len(caplog.records)
+
+
+def test_a_job_may_refuse_to_be_replayed(registry: Registry) -> None:
+    """Behaviour M11: as a new run; the same run may be run again, and other kinds as they like."""
+    define(registry, replayable=False)
+    define(registry, "mix")
+    with connect("memory://") as jobs:
+        jobs.use(registry)
+        ids = [jobs.submit(name) for name in ("render", "mix")]
+        for job_id in ids:
+            jobs.cancel(job_id)
+
+        with pytest.raises(Conflict, match="not to be run again as new ones name=render"):
+            jobs.rerun(ids[0], as_new=True)
+
+        assert ids[0] == jobs.rerun(ids[0])
+        assert ids[1] != jobs.rerun(ids[1], as_new=True)

@@ -1,0 +1,210 @@
+"""The commands of the runner: `run`, what waits in which queue, what is due when, and pausing both."""
+
+import importlib
+import logging
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from jobevents import console
+from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.errors import InvalidValue, Misconfigured
+from jobevents.job import FAILED, QUEUED, RUNNING
+from jobevents.registry import JobDefinition, Registry
+from jobevents.runner import GRACE_S, WORKERS, JobRunner
+from jobevents.store import RunFilter
+
+if TYPE_CHECKING:
+    from jobevents.jobs import Jobs
+
+PAGE = 1000  # runs in one read
+
+RegistryName = Annotated[
+    str, typer.Argument(metavar="MODULE:REGISTRY", help="Where the registry is, such as studio.jobs:registry.")
+]
+JobKind = Annotated[str, typer.Option("--job", help="The kind of job.")]
+QueueName = Annotated[str, typer.Option("--queue", help="The queue.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; shown to who asks what is paused.")]
+
+
+class QueueSeen(msgspec.Struct):
+    """A queue and what is in it."""
+
+    queue: str
+    queued: int = 0  # wait, those that are due later among them
+    running: int = 0
+    failed: int = 0  # have ended so
+    oldest_due: datetime | None = None  # the longest that a run has been due for
+    paused_by: str = ""  # who paused it, with the reason; "" while it is not paused
+
+
+class ScheduleSeen(msgspec.Struct):
+    """A periodic job."""
+
+    job: str
+    schedule: str  # as it is written in the registry
+    next_at: datetime | None  # the next tick
+    last_id: str = ""  # the run of the last one
+    last_state: str = ""
+    last_at: datetime | None = None  # when that was due
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command line these commands."""
+    app.command("run")(run)
+    app.command("queues")(queues)
+    app.command("schedules")(schedules)
+    app.command("pause")(pause)
+    app.command("resume")(resume)
+
+
+def load_registry(name: str) -> Registry:
+    """Import a registry by `module:name`, from the current directory too.
+
+    Raises:
+        InvalidValue: there is no such module, or it has no registry of that name.
+    """
+    module_name, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # of something that the module imports
+        raise InvalidValue(
+            f"no such module module={module_name!r}; run it where `import {module_name}` works"
+        ) from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Registry):
+        names = ", ".join(key for key, value in vars(module).items() if isinstance(value, Registry))
+        raise InvalidValue(f"no registry in the module name={name!r}; it has {names or 'none'}: write MODULE:REGISTRY")
+    return found
+
+
+def run(
+    registry: RegistryName,
+    url: Url,
+    workers: Annotated[int, typer.Option(min=1, help="Handlers that may run at once.")] = WORKERS,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated. Default: those of the jobs.")
+    ] = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds that handlers have to finish after a signal.")] = GRACE_S,
+    logs: Annotated[str, typer.Option(help="Keep `logging` records of handlers: off, failure or always.")] = "off",
+    log_level: Annotated[str, typer.Option(help="What this process says on standard error.")] = "info",
+) -> None:
+    """Run jobs until SIGTERM or SIGINT: no new ones then, the others may finish, what does not is queued again.
+
+    A second signal does not wait for them.
+    """
+    found = load_registry(registry)
+    if logs not in ("off", "failure", "always"):
+        raise InvalidValue(f"logs must be off, failure or always value={logs!r}")
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise InvalidValue(f"no such level value={log_level!r}; use debug, info, warning or error")
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with open_jobs(url, create=True) as jobs:
+        runner = JobRunner(jobs, found, workers=workers, queues=queue, grace_s=grace, logs=logs)  # type: ignore[arg-type]
+        console.note(f"{len(found)} kinds of jobs, {workers} workers; Ctrl-C to stop", to_err=True)
+        runner.run()
+
+
+def queues(url: Url, as_json: AsJson = False) -> None:
+    """List the queues: what waits, runs and has failed, since when the oldest is due, and what is paused."""
+    with open_jobs(url) as jobs:
+        seen = _queues(jobs)
+        paused = jobs.paused()
+    if console.wants_json(as_json):
+        console.print_json(seen)
+        return
+    rows = [
+        [
+            one.queue,
+            str(one.queued),
+            str(one.running),
+            str(one.failed),
+            console.local(one.oldest_due, short=True),
+            one.paused_by,
+        ]
+        for one in seen
+    ]
+    headings = ["queue", "queued", "running", "failed", "oldest due", "paused by"]
+    console.print_table(headings, [[console.plain(cell) for cell in row] for row in rows])
+    for pause in paused:
+        if pause.kind == "job":
+            console.note(f"paused: the job {pause.name}, by {pause.by or 'somebody'} {pause.reason}".rstrip())
+
+
+def _queues(jobs: "Jobs") -> list[QueueSeen]:
+    """Count over the table of runs: one read a page of what waits or runs, and one a queue."""
+    seen: dict[str, QueueSeen] = {"default": QueueSeen("default")}
+    now = jobs.emitter.clock()
+    page = 1
+    while found := jobs.runs.list(RunFilter(statuses=(QUEUED, RUNNING), page=page, per_page=PAGE)).runs:
+        for one in found:
+            row = seen.setdefault(one.queue, QueueSeen(one.queue))
+            if one.status == RUNNING:
+                row.running += 1
+                continue
+            row.queued += 1
+            if one.scheduled_at <= now and not one.external:
+                row.oldest_due = min(row.oldest_due or one.scheduled_at, one.scheduled_at)
+        page += 1
+    for pause in jobs.paused():
+        if pause.kind == "queue":
+            row = seen.setdefault(pause.name, QueueSeen(pause.name))
+            row.paused_by = f"{pause.by or 'somebody'}: {pause.reason}" if pause.reason else pause.by or "somebody"
+    for row in seen.values():
+        row.failed = jobs.runs.list(RunFilter(queue=row.queue, statuses=(FAILED,), per_page=1)).total
+    return sorted(seen.values(), key=lambda row: row.queue)
+
+
+def schedules(registry: RegistryName, url: Url, as_json: AsJson = False) -> None:
+    """List the periodic jobs: when each is due next, and what became of its last run."""
+    periodic = [one for one in load_registry(registry) if one.schedule is not None]
+    with open_jobs(url, create=True) as jobs:
+        seen = [_schedule(jobs, one) for one in periodic]
+    if console.wants_json(as_json):
+        console.print_json(seen)
+    elif not seen:
+        console.out.print("no periodic jobs: give one a schedule=")
+    else:
+        rows = [
+            [one.job, one.schedule, console.local(one.next_at, short=True), one.last_state or "-", one.last_id or "-"]
+            for one in seen
+        ]
+        headings = ["job", "schedule", "next", "last run", "its id"]
+        console.print_table(headings, [[console.plain(cell) for cell in row] for row in rows])
+
+
+def _schedule(jobs: "Jobs", one: JobDefinition) -> ScheduleSeen:
+    if one.schedule is None:
+        raise Misconfigured(f"job has no schedule job={one.name}")
+    last = jobs.runs.list(RunFilter(job=one.name, trigger="schedule", per_page=1)).runs
+    seen = ScheduleSeen(one.name, one.schedule_text, one.schedule.after(jobs.emitter.clock()))
+    for run in last:
+        seen.last_id, seen.last_state, seen.last_at = run.id, run.status, run.scheduled_at
+    return seen
+
+
+def pause(url: Url, job: JobKind = "", queue: QueueName = "", reason: Reason = "", as_json: AsJson = False) -> None:
+    """Hand out no run of a kind of job, or of a queue, until it is resumed. What runs goes on, what is submitted waits."""
+    with open_jobs(url) as jobs:
+        is_new = jobs.pause(job=job, queue=queue, reason=reason)
+    what = f"the job {job}" if job else f"the queue {queue}"
+    console.answer({"paused": is_new}, f"{what}: {'paused' if is_new else 'was paused before'}", as_json)
+
+
+def resume(url: Url, job: JobKind = "", queue: QueueName = "", as_json: AsJson = False) -> None:
+    """Hand out again what was paused. Exit 1 when it was not."""
+    with open_jobs(url) as jobs:
+        was_paused = jobs.resume(job=job, queue=queue)
+    what = f"the job {job}" if job else f"the queue {queue}"
+    console.answer({"resumed": was_paused}, f"{what}: {'resumed' if was_paused else 'was not paused'}", as_json)
+    if not was_paused:
+        sys.exit(1)
