@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from jobevents.errors import InvalidValue
+from jobevents.errors import InvalidValue, Misconfigured
 
 PAYLOAD_LIMIT: Final = 64 * 1024  # bytes of JSON: what every transport behind us carries (Cloud Tasks: 100 KiB)
 DEPTH_LIMIT: Final = 100  # levels: msgspec recurses, and no reader wants more
@@ -26,6 +27,7 @@ TRACEBACK_LIMIT: Final = 32 * 1024
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_NO_URL = re.compile("[\0\t\r\n]|%00")  # urlsplit drops three of them; no path holds the other
 _CONTROL = re.compile("[\x00-\x1f\x7f\u0085\u2028\u2029\ud800-\udfff]")
 
 Scrub = Callable[[Any], Any]
@@ -58,6 +60,28 @@ def _picture(match: re.Match[str]) -> str:
 def hide_password(url: str) -> str:
     """Return a URL, or what was meant to be one, without what could be its password: for messages."""
     return re.sub(r"(//[^/@:?#]*):.*@", r"\1@", re.sub(r"(password=)[^&#]*", r"\1***", url))
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a store's URL; what would be left out of its name without a word is refused.
+
+    Raises:
+        Misconfigured: it cannot be read, or a part of it names nothing. The message never holds the password.
+    """
+    if not isinstance(url, str):
+        raise Misconfigured(f"a URL must be text, not {type(url).__name__}")
+    shown = f"url={hide_password(url)!r}"
+    if _NO_URL.search(url):
+        raise Misconfigured(f"URL holds a control character {shown}")
+    if "#" in url:
+        raise Misconfigured(f"URL has a part after a # {shown}; if it belongs to the name, write %23")
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may hold the password
+        raise Misconfigured(f"URL cannot be read {shown}; percent-encode the special characters of each part") from None
+    if parts.scheme == "memory" and (parts.netloc or parts.path):
+        raise Misconfigured(f"memory has no names {shown}; write memory://, and pass on what that returns")
+    return parts
 
 
 def _without_middle(data: bytes, limit: int) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from jobevents import boundary
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
 _POSTGRES = ("postgresql", "postgres")  # schemes
-Synchronous = Literal["full", "normal"]
 Beside = Callable[[], Blobs]
 
 _LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database"
@@ -111,7 +110,7 @@ def _open_log(
     url: str, tables: tuple[str, str], *, create: bool, schema: str, poll_interval_s: float
 ) -> "tuple[MemoryRecorder | SqliteRecorder | PostgresRecorder, Beside]":
     """Return the recorder behind a URL, and what makes the blobs beside it."""
-    parts = urlsplit(url)
+    parts = boundary.split_url(url)
     if parts.scheme in _POSTGRES:
         with _extra("postgres"):
             from jobevents.backends.postgres import PostgresRecorder
@@ -120,20 +119,17 @@ def _open_log(
         return database, database.blobs
     if schema:
         raise Misconfigured("schema is an option of a log in Postgres: leave it out")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     match parts.scheme:
         case "memory":
             from jobevents.backends.memory import MemoryRecorder
 
-            _no_more(options, url)
+            _no_more(parts, url)
             return MemoryRecorder(), MemoryBlobs
         case "sqlite":
+            from jobevents.backends import sqliteurl
             from jobevents.backends.sqlite import SqliteRecorder
 
-            path = _sqlite_path(parts, url)
-            synchronous = _synchronous(options.pop("synchronous", "full"))
-            lock_timeout_s = _seconds("lock_timeout_s", options.pop("lock_timeout_s", "30"))
-            _no_more(options, url)
+            path, synchronous, lock_timeout_s = sqliteurl.parse(parts, url)
             recorder = SqliteRecorder.open(
                 path, synchronous=synchronous, lock_timeout_s=lock_timeout_s, tables=tables, create=create
             )
@@ -277,12 +273,12 @@ def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
     Raises:
         Misconfigured: the URL's log has no tables.
     """
-    if urlsplit(url).scheme in _POSTGRES:
+    if boundary.split_url(url).scheme in _POSTGRES:
         with _extra("postgres"):
             from jobevents.backends import postgres
 
         return postgres.ddl(url, tables=tables or ("", ""))
-    if urlsplit(url).scheme != "sqlite":
+    if boundary.split_url(url).scheme != "sqlite":
         raise Misconfigured(f"this log has no tables url={boundary.hide_password(url)!r}")
     from jobevents.backends import sql, sqliteschema
 
@@ -296,7 +292,7 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
         Misconfigured: the URL's log has no tables, or they are newer than this version.
         Unavailable, PermissionDenied, Corrupt: what the file says.
     """
-    parts = urlsplit(url)
+    parts = boundary.split_url(url)
     if parts.scheme in _POSTGRES:
         with _extra("postgres"):
             from jobevents.backends import postgres
@@ -304,9 +300,10 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
         return postgres.migrate(url, tables=tables or ("", ""))
     if parts.scheme != "sqlite":
         raise Misconfigured(f"this log has no tables url={boundary.hide_password(url)!r}")
-    from jobevents.backends import sql, sqliteschema
+    from jobevents.backends import sql, sqliteschema, sqliteurl
 
-    return sqliteschema.migrate(_sqlite_path(parts, url), tables=sql.Tables(*tables or ()))
+    path, _, lock_timeout_s = sqliteurl.parse(parts, url)
+    return sqliteschema.migrate(path, tables=sql.Tables(*tables or ()), lock_timeout_s=lock_timeout_s)
 
 
 def open_blobs(url: str) -> tuple[Blobs, str]:
@@ -318,7 +315,9 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
     Raises:
         Misconfigured: the URL names no such store.
     """
-    parts = urlsplit(url)
+    parts = boundary.split_url(url)
+    if parts.scheme not in ("sqlite", *_POSTGRES):
+        _no_more(parts, url)
     match parts.scheme:
         case "memory":
             return MemoryBlobs(), ""
@@ -327,9 +326,11 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
                 raise Misconfigured(f"no directory in the URL url={url!r}; write file:///directory")
             return FileBlobs(Path(unquote(parts.path))), ""
         case "sqlite":
+            from jobevents.backends import sqliteurl
             from jobevents.backends.sqlblobs import SqliteBlobs
 
-            return SqliteBlobs(_sqlite_path(parts, url)), ""
+            path, _, lock_timeout_s = sqliteurl.parse(parts, url)
+            return SqliteBlobs(path, busy_timeout_s=lock_timeout_s), ""
         case "postgresql" | "postgres":
             with _extra("postgres"):
                 from jobevents.backends import postgres
@@ -369,32 +370,9 @@ def _extra(name: str) -> Iterator[None]:
         ) from error
 
 
-def _no_more(options: dict[str, str], url: str) -> None:
-    if options:
-        raise Misconfigured(f"unknown option in the URL option={next(iter(options))} url={url!r}")
-
-
-def _sqlite_path(parts: SplitResult, url: str) -> Path:
-    if parts.netloc or len(parts.path) < 2:
-        raise Misconfigured(f"no file in the URL url={url!r}; write sqlite:///relative.db or sqlite:////absolute.db")
-    return Path(unquote(parts.path[1:]))
-
-
-def _synchronous(text: str) -> Synchronous:
-    match text:
-        case "full" | "normal":
-            return text
-    raise Misconfigured(f"synchronous must be full or normal value={text!r}")
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 86_400:
-        raise Misconfigured(f"{name} must be a number of seconds value={text!r}")
-    return seconds
+def _no_more(parts: SplitResult, url: str) -> None:
+    for option, _ in parse_qsl(parts.query, keep_blank_values=True):
+        raise Misconfigured(f"unknown option in the URL option={option} url={boundary.hide_password(url)!r}")
 
 
 def _utc_now() -> datetime:
