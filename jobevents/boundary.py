@@ -27,7 +27,7 @@ TRACEBACK_LIMIT: Final = 32 * 1024
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_NO_URL = re.compile("[\0\t\r\n]|%00")  # urlsplit drops three of them; no path holds the other
+_NO_URL = re.compile("[\0\t\r\n\ud800-\udfff]|%00")  # urlsplit drops three of them; no path holds the others
 _CONTROL = re.compile("[\x00-\x1f\x7f\u0085\u2028\u2029\ud800-\udfff]")
 
 Scrub = Callable[[Any], Any]
@@ -72,7 +72,7 @@ def split_url(url: str) -> SplitResult:
         raise Misconfigured(f"a URL must be text, not {type(url).__name__}")
     shown = f"url={hide_password(url)!r}"
     if _NO_URL.search(url):
-        raise Misconfigured(f"URL holds a control character {shown}")
+        raise Misconfigured(f"URL holds a control character or a lone surrogate {shown}")
     if "#" in url:
         raise Misconfigured(f"URL has a part after a # {shown}; if it belongs to the name, write %23")
     try:

@@ -323,7 +323,9 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             return MemoryBlobs(), ""
         case "" | "file":
             if not parts.path or parts.netloc:
-                raise Misconfigured(f"no directory in the URL url={url!r}; write file:///directory")
+                raise Misconfigured(
+                    f"no directory in the URL url={boundary.hide_password(url)!r}; write file:///directory"
+                )
             return FileBlobs(Path(unquote(parts.path))), ""
         case "sqlite":
             from jobevents.backends import sqliteurl
@@ -340,7 +342,9 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             from jobevents.backends.gcs import GcsBlobs
 
             if not parts.netloc:
-                raise Misconfigured(f"no bucket in the URL url={url!r}; write gs://bucket/prefix")
+                raise Misconfigured(
+                    f"no bucket in the URL url={boundary.hide_password(url)!r}; write gs://bucket/prefix"
+                )
             return GcsBlobs(parts.netloc), parts.path.strip("/")
         case _:
             raise Misconfigured(

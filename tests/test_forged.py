@@ -70,6 +70,33 @@ def test_row_of_a_blob_that_cannot_be_read(tmp_path: Path, change: str) -> None:
     blobs.close()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[",
+        "sqlite:///a%00b.db",
+        "sqlite:///a\ud800.db",
+        "file:///a%00b",
+        "sqlite://user:hunter2@host/jobs.db",
+        "sqlite:///jobs.db?password=hunter2&x=1",
+        "file://user:hunter2@host/jobs",
+        "postgresql://user:hun@ter2@localhost/jobs",
+        "postgresql://user:hun/ter2@localhost/jobs",
+        "gs://user:hunter2@[",
+    ],
+)
+def test_url_that_means_nothing(url: str) -> None:
+    """It is refused for what it is, and no part of a password is repeated."""
+    for use in (connect, wiring.open_blobs):
+        if use is wiring.open_blobs and "?" in url:
+            continue
+        with pytest.raises(errors.Misconfigured) as refused:
+            use(url)
+
+        assert "ter2" not in str(refused.value)
+        assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
 def test_path_that_is_too_long(tmp_path: Path) -> None:
     """It is an error of ours, whatever the file system makes of it."""
     with pytest.raises(errors.JobEventsError):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from jobevents.backends.sqlitefile import Synchronous
+from jobevents.boundary import hide_password
 from jobevents.errors import Misconfigured
 
 
@@ -23,13 +24,15 @@ def parse(parts: SplitResult, url: str) -> Target:
         Misconfigured: it names no file, or an option is none.
     """
     if parts.netloc or len(parts.path) < 2 or not url.partition(":")[2].startswith("///"):
-        raise Misconfigured(f"no file in the URL url={url!r}; write sqlite:///relative.db or sqlite:////absolute.db")
+        raise Misconfigured(
+            f"no file in the URL url={hide_password(url)!r}; write sqlite:///relative.db or sqlite:////absolute.db"
+        )
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     synchronous = _synchronous(options.pop("synchronous", "full"))
     lock_timeout_s = _seconds("lock_timeout_s", options.pop("lock_timeout_s", "30"))
     if options:
         raise Misconfigured(
-            f"unknown option in the URL option={next(iter(options))} url={url!r}; use synchronous or lock_timeout_s"
+            f"unknown option in the URL option={next(iter(options))} url={hide_password(url)!r}; use synchronous or lock_timeout_s"
         )
     return Target(Path(unquote(parts.path[1:])), synchronous, lock_timeout_s)
 
