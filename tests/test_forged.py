@@ -155,3 +155,18 @@ def test_doctor_names_each_job_that_was_changed_by_hand(tmp_path: Path, change: 
     assert "rows are folds" == bad.check
     assert why in bad.found
     assert "a (it is queued, not failed)" in bad.found
+
+
+@pytest.mark.parametrize("change", ["params = '{'", "error = '5'", "created_at = 'soon'", "updated_at = 5"])
+def test_row_of_a_run_that_cannot_be_read(tmp_path: Path, change: str) -> None:
+    """A row that another program wrote into is Corrupt, with the job's id; the history is read as before."""
+    with connect(f"sqlite:///{tmp_path}/jobs.db") as jobs:
+        jobs.submit("mix", id="a")
+        with sqlite3.connect(tmp_path / "jobs.db") as connection:
+            connection.execute(f"UPDATE job_runs SET {change}")  # a constant of this test
+
+        with pytest.raises(errors.Corrupt, match="job_id='a'"):
+            jobs.runs.get("a")
+
+        assert "queued" == jobs.get("a").state
+        assert ["rows are folds"] == [finding.check for finding in examine(jobs) if not finding.ok]

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from jobevents.boundary import check_instant
-from jobevents.errors import Misconfigured
+from jobevents.errors import Corrupt, Misconfigured
 from jobevents.ids import sort_key
 from jobevents.job import CANCELED, FAILED, RUNNING, SKIPPED, SUCCEEDED, Job, due_at
 from jobevents.store import (
@@ -273,7 +273,18 @@ def row_of(job: Job) -> Row:
 
 
 def run_from(row: Row) -> JobRun:
-    """Return the run of a row that was selected with the columns of a JobRun."""
+    """Return the run of a row that was selected with the columns of a JobRun.
+
+    Raises:
+        Corrupt: another program has written into it what no run holds.
+    """
+    try:
+        return _run_from(row)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Corrupt(f"row of a run is unreadable job_id={row[0]!r:.150} error={error}: mend the table") from error
+
+
+def _run_from(row: Row) -> JobRun:
     values = dict(zip(_RUN_KEYS, row, strict=True))
     for name in ("params", "result"):
         values[name] = None if values[name] is None else _decode(values[name])

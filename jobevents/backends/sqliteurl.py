@@ -32,7 +32,8 @@ def parse(parts: SplitResult, url: str) -> Target:
     lock_timeout_s = _seconds("lock_timeout_s", options.pop("lock_timeout_s", "30"))
     if options:
         raise Misconfigured(
-            f"unknown option in the URL option={next(iter(options))} url={hide_password(url)!r}; use synchronous or lock_timeout_s"
+            f"unknown option in the URL option={next(iter(options))} url={hide_password(url)!r}; "
+            "use synchronous or lock_timeout_s"
         )
     return Target(Path(unquote(parts.path[1:])), synchronous, lock_timeout_s)
 
