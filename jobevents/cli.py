@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -42,6 +43,21 @@ Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; def
 Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
 
 _MOST = 2**63 - 1  # what a column of a database holds
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"jobevents {version('jobevents')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Take what comes before the command."""
 
 
 class _Interrupted(BaseException):

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -124,6 +125,13 @@ def test_a_history_says_who_and_why(jobevents: CommandLine) -> None:
     told = jobevents("events", "song-1", at_terminal=True)
 
     assert re.search(r"^1 .* JobQueued +ana +first listen ", told.out, re.MULTILINE)
+
+
+def test_version_is_that_of_the_package(jobevents: CommandLine) -> None:
+    """What a report of a fault begins with."""
+    told = jobevents("--version")
+
+    assert (0, f"jobevents {version('jobevents')}\n") == (told.code, told.out)
 
 
 def test_submit_answers_with_the_id_everywhere(jobevents: CommandLine) -> None:
