@@ -70,7 +70,7 @@ def submit_many(emitter: Emitter, wanted: Sequence[Submission], by: By) -> list[
 
     Raises: as `submit`.
     """
-    drafts = [_draft(one, emitter.clock()) for one in wanted]
+    drafts = [drafted(one, emitter.clock()) for one in wanted]
     repeats = _repeats(drafts)
     answers: dict[int, Submitted] = {}
     ended: set[str] = set()
@@ -92,7 +92,7 @@ def submit_many(emitter: Emitter, wanted: Sequence[Submission], by: By) -> list[
     return [answers[position] for position in range(len(drafts))]
 
 
-def _repeats(drafts: Sequence["_Draft"]) -> dict[int, int]:
+def _repeats(drafts: Sequence["Drafted"]) -> dict[int, int]:
     """Return position -> earlier position of the submissions that are an earlier one again, by id or by key.
 
     Raises:
@@ -119,13 +119,34 @@ def _is_same(one: JobQueued | Job, other: JobQueued) -> bool:
     return one.name == other.name and _sorted_json(one.params) == _sorted_json(other.params)
 
 
-class _Draft(msgspec.Struct, frozen=True):
+def find(emitter: Emitter, draft: "Drafted", *, holder: str | None = None, by: By | None = None) -> str | None:
+    """Return the job that a submission is already, by its id or by its key; None if it is new.
+
+    Args:
+        holder: what seems to hold the key.
+        by: who gives its name to a job that was begun before it was submitted; None: such a job is left as it is, not found.
+
+    Raises: as `submit`.
+    """
+    answers: dict[int, Submitted] = {}
+    if _answer_existing(emitter, {0: draft}, answers, by):
+        return answers[0].job_id
+    if holder is not None:
+        taken = KeyTaken("idempotency key is taken", job_id=holder, key=draft.event.key)
+        if _answer_holder(emitter, {0: draft}, taken, answers):
+            return answers[0].job_id
+    return None
+
+
+class Drafted(msgspec.Struct, frozen=True):
+    """A submission that has been checked."""
+
     job_id: str
     event: JobQueued  # as it would be, to compare with
     draft: Draft
 
 
-def _draft(wanted: Submission, now: datetime) -> _Draft:
+def drafted(wanted: Submission, now: datetime) -> Drafted:
     """Check everything that can be checked before anything is written."""
     name = boundary.check_name("name", wanted.name)
     fields: dict[str, Any] = {
@@ -142,7 +163,7 @@ def _draft(wanted: Submission, now: datetime) -> _Draft:
     }
     job_id = ids.new_id(name[:PREFIX_LIMIT], now) if wanted.id is None else wanted.id
     ids.validate(job_id)
-    return _Draft(job_id, JobQueued(job_id=job_id, version=1, id="", at=now, **fields), partial(JobQueued, **fields))
+    return Drafted(job_id, JobQueued(job_id=job_id, version=1, id="", at=now, **fields), partial(JobQueued, **fields))
 
 
 def due(at: datetime | str | None, delay: timedelta | float | None, now: datetime) -> datetime | None:
@@ -182,7 +203,7 @@ def _whole(what: str, value: int | None, default: int, low: int, high: int) -> i
 
 
 def _answer_holder(
-    emitter: Emitter, pending: Mapping[int, _Draft], taken: KeyTaken, answers: dict[int, Submitted]
+    emitter: Emitter, pending: Mapping[int, Drafted], taken: KeyTaken, answers: dict[int, Submitted]
 ) -> bool:
     """Answer the submission whose key is taken with the holder; False when that holds it no more: the key is free again."""
     holder = emitter.load(taken.job_id)
@@ -201,7 +222,9 @@ def _answer_holder(
     return False
 
 
-def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: dict[int, Submitted], by: By) -> bool:
+def _answer_existing(
+    emitter: Emitter, pending: Mapping[int, Drafted], answers: dict[int, Submitted], by: By | None
+) -> bool:
     """Answer submissions whose id exists, and tell whether there are any: the same job is that job, another a conflict.
 
     A job that a delivery began before anybody submitted it has no name yet: it gets this one, and keeps its own params.
@@ -214,6 +237,8 @@ def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: d
         if job.state == DELETED:
             raise Gone(f"the job with this id was deleted, and a deleted job never comes back job_id={draft.job_id}")
         if not job.name and job.external:
+            if by is None:
+                continue
             _name(emitter, draft, by)
         elif not _is_same(job, draft.event):
             raise Conflict(f"another job has this id job_id={draft.job_id} name={job.name}; use a fresh id")
@@ -222,7 +247,7 @@ def _answer_existing(emitter: Emitter, pending: Mapping[int, _Draft], answers: d
     return found
 
 
-def _name(emitter: Emitter, draft: _Draft, by: By) -> None:
+def _name(emitter: Emitter, draft: Drafted, by: By) -> None:
     named = partial(JobAnnotated, command=draft.event.name, title=draft.event.title)
     emitter.change(draft.job_id, lambda job: [] if job.name else [named], by)
 

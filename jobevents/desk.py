@@ -1,4 +1,4 @@
-"""What a log keeps for those who work on its jobs, beside its rows: claims, pauses, what is old, and an alarm."""
+"""What a log keeps for those who work on its jobs, beside its rows: claims, pauses, what is old, an alarm, an inbox."""
 
 import threading
 from collections.abc import Sequence
@@ -54,6 +54,39 @@ class Alarm(Protocol):
         ...
 
 
+class Parcel(NamedTuple):
+    """A job that was submitted in somebody's transaction, and is not in the log yet."""
+
+    place: int  # in the inbox, rising
+    job_id: str
+    body: bytes  # its first event, as `codec.encode` gives it
+
+
+class Inbox(Protocol):
+    """Jobs submitted in the transactions of callers, until they are in the log. But for `put`, each call is a transaction."""
+
+    def put(self, connection: object, job_id: str, body: bytes) -> None:
+        """Write a job by a caller's connection, in the transaction that it has open; who waits is woken by its commit.
+
+        Raises:
+            Misconfigured: it is no connection to such a database.
+            Unavailable, PermissionDenied: what the database says; whether the transaction can go on, too.
+        """
+        ...
+
+    def pending(self, limit: int) -> Sequence[Parcel]:
+        """Return the first committed jobs, those refused left out."""
+        ...
+
+    def drop(self, places: Sequence[int]) -> None:
+        """Remove jobs that are in the log."""
+        ...
+
+    def refuse(self, place: int, why: str) -> None:
+        """Keep a job that can never be in the log, with the reason; it is not pending any more."""
+        ...
+
+
 class Desk(NamedTuple):
     """All of it, as a recorder that keeps rows has it."""
 
@@ -61,3 +94,4 @@ class Desk(NamedTuple):
     pauses: Pauses
     retention: Retention
     alarm: Alarm
+    inbox: Inbox | None = None  # None: no transactions but our own

@@ -62,6 +62,7 @@ class Emitter:
         self._observers = list(observers)
         self._jobs: LRU[str, Job] = LRU(CACHED_JOBS)
         self._lock = threading.Lock()
+        self.fetch: Callable[[], int] | None = None  # brings into the log what was committed elsewhere
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on."""
@@ -130,6 +131,22 @@ class Emitter:
         for event in stored:
             self._done(fold([event]), [event])
         return {event.job_id: event for event in stored}
+
+    def first(self, job_id: str, draft: Draft, by: By) -> Event:
+        """Return the first event of a new job, complete and checked, not appended."""
+        return self._make(Job(job_id=job_id), [draft], by)[0]
+
+    def adopt(self, histories: Sequence[Sequence[Event]]) -> None:
+        """Append the first events of new jobs, made by `first`, in one transaction; nothing when all of them are there.
+
+        Raises: as `create`.
+        """
+        jobs = [fold(events) for events in histories]
+        stored = iter(self.log.append([event for events in histories for event in events], rows=jobs))
+        for job, events in zip(jobs, histories, strict=True):
+            own = [next(stored) for _ in events]
+            job.chain = own[-1].chain
+            self._done(job, own)
 
     def change_each(self, job_ids: Sequence[str], decide: Decide, by: By) -> list[Change]:
         """Make one decision on each of several jobs, and append what comes of them in one transaction, unless others interfere.
@@ -222,6 +239,9 @@ class Emitter:
                 logger.warning("history was replaced, the job is folded anew job_id=%s known_version=%d", job_id, known)
                 self._forget(job_id)
                 news, job = self.log.read(job_id), None
+        if job is None and not news and self.fetch is not None:
+            self.fetch()
+            news = self.log.read(job_id)
         job = fold(news, job, job_id=job_id)
         if job.version:
             self._keep(job)

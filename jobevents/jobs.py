@@ -1,25 +1,23 @@
 """Jobs, what `connect` returns: submit, guard, command and read jobs. Each method is one step of the layers beneath."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-import msgspec
 
 from jobevents import boundary, commands, importing, pauses, records
 from jobevents.attempt import Attempt, OnUnreadable, RetryIn
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blobs
-from jobevents.commands import CancelOutcome, Submission, Submitted
+from jobevents.commands import CancelOutcome
 from jobevents.desk import Desk
-from jobevents.emit import By, Emitter, Observer
-from jobevents.errors import InvalidValue, Misconfigured
+from jobevents.emit import Emitter, Observer
+from jobevents.errors import Misconfigured
 from jobevents.events import JobFailed, JobSkipped
 from jobevents.guard import Terms, Worker
 from jobevents.importing import Report
+from jobevents.inbox import Intake
 from jobevents.jobstore import LogJobStore
 from jobevents.limits import Limit
 from jobevents.pauses import Pause
@@ -32,6 +30,7 @@ from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
 from jobevents.store import JobStore, LogTable, RunTable
 from jobevents.storequeue import POLL_S, StoreQueue
+from jobevents.submits import Submits
 from jobevents.telemetry import Counts
 from jobevents.workers import LEASE_S, Leases
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Status)
 
 
-class Jobs(Reads):
+class Jobs(Reads, Submits):
     """All jobs of one log. Safe for threads; close it, or use it as a context manager.
 
     `actor` and `reason` on every method that writes: who, and why; they stay on the event for good.
@@ -88,6 +87,10 @@ class Jobs(Reads):
         self.presence = Presence(leases, clock=emitter.clock, counts=self.counts, lease_s=lease_s, monotonic=monotonic)
         self._reaper = Reaper(emitter, runs, self.presence, self.counts, blobs=blobs, prefix=prefix)
         self.presence.accompany(self._reaper.pulse)
+        self._intake: Intake | None = None
+        if desk is not None and desk.inbox is not None:
+            self._intake = Intake(emitter, desk.inbox, runs, self.counts, monotonic=monotonic)
+            emitter.fetch = self._intake.fetch
 
     @cached_property
     def store(self) -> JobStore:
@@ -116,6 +119,7 @@ class Jobs(Reads):
             self._emitter,
             self._at_desk(),
             create=self.store.create,
+            drain=self._intake.drain if self._intake else lambda: 0,
             actor=self._actor,
             lease_s=self._claim_s,
             poll_interval_s=self._poll_interval_s,
@@ -142,90 +146,12 @@ class Jobs(Reads):
         """Return the full name of one of our blobs: under the prefix of this log."""
         return self._prefix + name
 
-    def use(self, registry: "Registry") -> None:
-        """Have `submit` take from the registry what it is not told, and refuse params that do not fit; a runner does so too."""
-        self.registry = registry
-
     @property
     def aio(self) -> "AioJobs":
         """The same methods, awaitable, never blocking the event loop."""
         from jobevents.aio import AioJobs  # aio wraps this module
 
         return AioJobs(self)
-
-    def submit(
-        self,
-        name: str,
-        params: Any = None,
-        *,
-        id: str | None = None,  # the public name
-        title: str = "",
-        queue: str | None = None,
-        key: str | None = None,
-        at: datetime | str | None = None,
-        delay: timedelta | float | None = None,
-        priority: int | None = None,
-        max_attempts: int | None = None,
-        external: bool = False,
-        trigger: str = "manual",
-        actor: str | None = None,
-        reason: str = "",
-    ) -> str:
-        """Queue a job and return its id; `submit_or_find` also says whether the job is new.
-
-        Args:
-            name: which kind of job; its id starts with it.
-            params: JSON value for the handler, at most 64 KiB.
-            id: the job's id, for callers that have one; submitting the same job again is that job.
-            key: idempotency key: while a job with this name and key is unfinished, its id is returned instead.
-            at: not before; an aware datetime or ISO 8601 text with a zone.
-            delay: not before; seconds or a timedelta from now.
-            max_attempts: tries before it stays failed.
-            external: the caller's own task queue delivers it.
-            trigger: what led to it: schedule, manual, retry, replay or event.
-
-        Raises:
-            InvalidValue: something cannot be stored; nothing was written.
-            KeyTaken: the unfinished job with this key has other params.
-            Conflict: another job has this id. Gone: it was deleted.
-            Unavailable, PermissionDenied, Corrupt, AppendUnknown: what the log says.
-        """
-        wanted = Submission(
-            name=name,
-            params=params,
-            id=id,
-            title=title,
-            queue=queue,
-            key=key,
-            at=at,
-            delay=delay,
-            priority=priority,
-            max_attempts=max_attempts,
-            external=external,
-            trigger=trigger,
-        )
-        return self.submit_or_find(wanted, actor=actor, reason=reason).job_id
-
-    def submit_or_find(self, wanted: Submission, *, actor: str | None = None, reason: str = "") -> Submitted:
-        """Queue a job, or find the one that has its id or holds its key, and say which.
-
-        Raises: as `submit`.
-        """
-        return commands.submit(self._emitter, self._completed(wanted), self._by(actor, reason))
-
-    def submit_many(
-        self, wanted: Sequence[Submission | Mapping[str, Any]], *, actor: str | None = None, reason: str = ""
-    ) -> list[str]:
-        """Queue several jobs in one transaction, all or none; each a Submission or a dict with its fields.
-
-        Raises: as `submit`.
-        """
-        try:
-            asked = [one if isinstance(one, Submission) else Submission(**one) for one in wanted]
-        except TypeError as error:
-            raise InvalidValue(f"not a submission: {error}") from error
-        answers = commands.submit_many(self._emitter, [self._completed(one) for one in asked], self._by(actor, reason))
-        return [answer.job_id for answer in answers]
 
     def attempt(
         self,
@@ -406,13 +332,6 @@ class Jobs(Reads):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _completed(self, wanted: Submission) -> Submission:
-        scrubbed = msgspec.structs.replace(wanted, params=self._scrub(wanted.params))
-        return scrubbed if self.registry is None else self.registry.complete(scrubbed)
-
-    def _by(self, actor: str | None, reason: str) -> By:
-        return By(actor=self._actor if actor is None else actor, reason=reason)
 
 
 def _keep(value: Any) -> Any:

@@ -65,6 +65,8 @@ class Reads:
         """
         job_id = checked_id(job_id)
         events = self.log.read(job_id)
+        if not events and self._emitter.load(job_id).version:  # it was in the inbox
+            events = self.log.read(job_id)
         if not events:
             raise NotFound(f"no such job job_id={job_id}")
         return events

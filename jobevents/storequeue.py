@@ -34,6 +34,7 @@ class StoreQueue:
         desk: Desk,
         *,
         create: Callable[[JobRun], None],
+        drain: Callable[[], int] = lambda: 0,
         actor: str = "",
         lease_s: float = LEASE_S,
         poll_interval_s: float = POLL_S,
@@ -42,6 +43,7 @@ class StoreQueue:
 
         Args:
             create: stores a new run: that of the JobStore over the log.
+            drain: brings into the log what was submitted in transactions of callers; returns how much that was.
             actor: who removes.
             lease_s: how long a claim is held whose worker has crashed.
             poll_interval_s: how long a wait is at most until it looks again; 0 or less: the default (behaviour T7).
@@ -55,6 +57,8 @@ class StoreQueue:
         self._claims = desk.claims
         self._alarm = desk.alarm
         self._create = create
+        self._drain = drain
+        self._drain_at = 0.0  # monotonic seconds
         self._by = By(actor=actor, reason="removed from the queue")
         self._lease_s = lease_s
         self._poll_interval_s = poll_interval_s if poll_interval_s > 0 else POLL_S
@@ -132,12 +136,21 @@ class StoreQueue:
     def _claim(self, queues: Sequence[str], limit: int) -> list[Reservation]:
         token = os.urandom(8).hex()
         now = self._emitter.clock()
-        runs = self._claims.claim(queues, limit=limit, now=now, lease_s=self._lease_s, token=token)
+        claim = partial(self._claims.claim, queues, limit=limit, now=now, lease_s=self._lease_s, token=token)
+        if time.monotonic() >= self._drain_at:  # a backlog must not hide what was just submitted
+            self._look_in()
+        runs = claim()
+        if not runs and self._look_in():
+            runs = claim()
         return [Reservation(run, partial(self._settle, run.id, token)) for run in runs]
 
     def _settle(self, job_id: str, token: str, error: BaseException | None, delay_s: float) -> None:
         if error is not None:
             self._claims.release(job_id, token, delay_s=delay_s)
+
+    def _look_in(self) -> int:
+        self._drain_at = time.monotonic() + self._poll_interval_s
+        return self._drain()
 
     def _patience_s(self, queues: Sequence[str]) -> float:
         due = self._claims.next_due(queues)

@@ -15,7 +15,7 @@ from psycopg import sql
 from jobevents.backends.postgres import migrate
 from tests.postgres_server import Cluster, binaries
 
-DESK = ("job_claims", "job_paused")  # tables for those who work
+DESK = ("job_claims", "job_paused", "job_inbox")  # tables for those who work
 
 
 @pytest.fixture(scope="session")

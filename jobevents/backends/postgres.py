@@ -23,6 +23,7 @@ from jobevents.backends.postgresblobs import PostgresBlobs
 from jobevents.backends.postgresclaims import PostgresClaims
 from jobevents.backends.postgresdb import PostgresDatabase, Row, Session
 from jobevents.backends.postgreserrors import Unsure
+from jobevents.backends.postgresinbox import PostgresInbox
 from jobevents.backends.postgresleases import PostgresLeases
 from jobevents.backends.postgrespauses import PostgresPauses
 from jobevents.backends.postgresretention import PostgresRetention
@@ -100,6 +101,7 @@ class PostgresRecorder(PostgresProcessRecorder):
             pauses=PostgresPauses(database, self._announce),
             retention=PostgresRetention(database, tables),
             alarm=self._wake,
+            inbox=PostgresInbox(database, channel),
         )
         self._writer = PostgresWriter(
             database,

@@ -8,7 +8,7 @@ from typing import Final
 
 from eventsourcing.utils import strtobool
 
-from jobevents.backends import postgresblobs, postgresclaims, postgresleases, postgrespauses
+from jobevents.backends import postgresblobs, postgresclaims, postgresinbox, postgresleases, postgrespauses
 from jobevents.backends.postgresdb import PostgresDatabase, Session
 from jobevents.backends.postgresurl import where
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl
@@ -54,7 +54,11 @@ def _with_claims(tables: Tables) -> list[str]:
     return [postgrespauses.DDL, *postgresclaims.schema_ddl(tables)]
 
 
-MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first, 2: _with_claims}
+def _with_inbox(_: Tables) -> list[str]:
+    return [postgresinbox.DDL]
+
+
+MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first, 2: _with_claims, 3: _with_inbox}
 """Schema version -> the statements that lead to it from the one before."""
 
 VERSION: Final = max(MIGRATIONS)

@@ -20,8 +20,10 @@ from eventsourcing.sqlite import SQLiteDatastore, SQLiteProcessRecorder
 from jobevents import codec
 from jobevents.backends import sqliteerrors, sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Tables
+from jobevents.backends.sqlinbox import INBOX
 from jobevents.backends.sqliteclaims import SqliteClaims
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
+from jobevents.backends.sqliteinbox import SqliteInbox
 from jobevents.backends.sqliteleases import SqliteLeases
 from jobevents.backends.sqlitepauses import SqlitePauses
 from jobevents.backends.sqliteretention import SqliteRetention
@@ -41,6 +43,7 @@ _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, st
 _EVENT = "originator_id, originator_version, topic, state"
 _STATE = f'SELECT state FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ?'
 _SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
+_HEADS = f'SELECT (SELECT max(notification_id) FROM "{EVENTS}"), (SELECT max("place") FROM "{INBOX}")'
 _TRACK = (
     f'INSERT INTO "{TRACKING}" VALUES (?, ?) ON CONFLICT (application_name) DO UPDATE '
     "SET notification_id = excluded.notification_id WHERE notification_id < excluded.notification_id"
@@ -83,13 +86,14 @@ class SqliteRecorder(SQLiteProcessRecorder):
         self.run_logs: LogTable = SqliteRunLogs(self.file, tables)
         self.leases: Leases = SqliteLeases(self.file, monotonic=monotonic)
         self._tables = tables
-        self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self.max_notification_id)
+        self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self._heads)
         announce = self._wake.announce
         self.desk = Desk(
             claims=SqliteClaims(self.file, tables, announce, monotonic=monotonic),
             pauses=SqlitePauses(self.file, announce),
             retention=SqliteRetention(self.file, tables),
             alarm=self._wake,
+            inbox=SqliteInbox(self.file),
         )
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
@@ -235,6 +239,10 @@ class SqliteRecorder(SQLiteProcessRecorder):
         """Return the id of the last committed event, None when there is none."""
         found: int | None = self.file.query(f'SELECT max(notification_id) FROM "{EVENTS}"')[0][0]
         return found
+
+    def _heads(self) -> object:
+        """Return what changes with every commit of a log or of a caller's transaction with a job in it."""
+        return self.file.query(_HEADS)
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> TailSubscription:
         """Return an iterator over events after `gt` that waits for new ones, whoever writes them; stop it to end it."""
