@@ -22,8 +22,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from jobevents import connect
+from jobevents import JobRunner, Registry, connect
 from jobevents.backends import sqlite
+from jobevents.context import JobContext
 from jobevents.errors import IllegalTransition, Refused
 from jobevents.events import Event
 from jobevents.job import Job
@@ -208,6 +209,24 @@ def _work_all(jobs: Jobs, total: int, rng: random.Random) -> None:
                 attempt.result(run.params)
 
 
+def run(url: str, what: str, seconds: float = 0.0, grace_s: float = 5.0, lease_s: float = 1.0) -> None:
+    """Run the jobs `work` until a signal: say each call, then do `what`: sleep for some seconds, or die as a kernel kills."""
+    registry = Registry()
+
+    @registry.job("work", logs="off")
+    def handler(ctx: JobContext[Any]) -> int:
+        say("called", ctx.job_id, ctx.attempt)
+        if what == "crash":
+            os._exit(137)
+        if seconds:
+            time.sleep(seconds)  # work that asks for nothing
+        return ctx.attempt
+
+    with connect(url, lease_s=lease_s, claim_s=lease_s) as jobs:
+        JobRunner(jobs, registry, workers=4, grace_s=grace_s, stop_grace_s=0.2).run()
+        say("stopped")
+
+
 def look(url: str, path: str, total: int) -> None:
     """List jobs, each time within a snapshot that is read slowly, until `total` are done."""
     slow = sqlite3.connect(path)
@@ -251,7 +270,7 @@ def in_threads(run: Callable[[int], object], threads: int) -> None:
 
 # --- the parent
 
-ROLES = {role.__name__: role for role in (write, start, finish_late, submit, work, look, hold)}
+ROLES = {role.__name__: role for role in (write, start, finish_late, submit, work, run, look, hold)}
 
 
 def main() -> None:
