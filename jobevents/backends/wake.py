@@ -17,7 +17,7 @@ from jobevents.errors import JobEventsError
 
 POLL_S: Final = 0.05  # how late a hint that got lost is at most
 _PATH_LIMIT: Final = 100  # bytes in a socket's path: 108 on Linux, 104 on macOS, with the final NUL
-_LOOK_S: Final = 0.001  # a thread that commits all the time looks this often for new listeners, who read when they begin
+_LOOK_S: Final = 0.001  # how often a thread that commits all the time looks for new listeners
 _SETTLED_NS: Final = 50_000_000  # a directory changed this long ago shows every later change in its mtime
 
 
