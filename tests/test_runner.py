@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobevents.attempt import PROGRESS_INTERVAL_S
+from jobevents.attempt import PROGRESS_INTERVAL_S, Attempt
 from jobevents.errors import Abandon, InvalidValue, Misconfigured, Snooze
 from jobevents.events import JobFailed, JobProgressed, JobStarted, TransitionRefused
 from jobevents.jobs import Jobs
@@ -474,3 +474,27 @@ def test_a_runner_that_cannot_work_is_refused(runners: Runners, options: dict[st
     """When it is made."""
     with pytest.raises(Misconfigured, match="a runner needs"):
         runners.make(**options)
+
+
+def test_mem_01_what_a_coroutine_says_while_nothing_is_written_is_bounded(
+    runners: Runners, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MEM-01: 100,000 times progress and a line behind a write that hangs: the last progress and the limited lines wait."""
+    waiting: list[int] = []
+    monkeypatch.setattr(Attempt, "annotate", lambda attempt, **fields: gate(attempt))
+
+    @runners.registry.job("render")
+    async def render(ctx: Any) -> None:
+        ctx.annotate(title="hangs")
+        for n in range(100_000):
+            ctx.progress(n / 1000)
+            ctx.log("line")
+        waiting.append(ctx._send.__self__._calls._work_queue.qsize())
+        gate.opened.set()
+
+    runners.start()
+
+    [job] = runners.ended(runners.jobs.submit("render"))
+
+    assert ("succeeded", 99.999) == (job.state, job.progress)
+    assert waiting[0] <= LINES_LIMIT + 2
