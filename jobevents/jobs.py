@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from jobevents import boundary, commands, importing, pauses, records
 from jobevents.attempt import Attempt, OnUnreadable, RetryIn
@@ -299,7 +299,11 @@ class Jobs(Reads, Submits):
         by = self._by(actor, reason)
         return importing.import_records(self._emitter, blobs, locate, job_ids, by, on_done=on_done)
 
-    def statuses(self, type: type[S] = Status) -> StatusStore[S]:  # type: ignore[assignment]  # S defaults to Status
+    @overload
+    def statuses(self) -> StatusStore[Status]: ...
+    @overload
+    def statuses(self, type: type[S]) -> StatusStore[S]: ...
+    def statuses(self, type: type[Any] = Status) -> StatusStore[Any]:  # the overloads tell its type
         """Return the kit's store over this log: `save` appends the event that fits, or JobRecorded."""
         kept = records.LogRecords(self._emitter, self._by(None, ""), type)
         return StatusStore(
