@@ -27,6 +27,7 @@ from jobevents.errors import (
     Refused,
     Snooze,
 )
+from jobevents.job import QUEUED
 from jobevents.limits import Limit
 from jobevents.queue import Reservation
 from jobevents.registry import JobDefinition, Registry
@@ -162,7 +163,7 @@ class Executor:
         except (AlreadySucceeded, AlreadyCanceled, AlreadyRunning):
             reservation.ack()
         except Refused as refused:
-            is_early = self._jobs.emitter.load(run.id).state == "queued"
+            is_early = self._jobs.emitter.load(run.id).state == QUEUED
             reservation.ack(refused if is_early else None, delay_s=STALE_S if is_early else 0)
         else:
             self._acknowledge(reservation)

@@ -264,7 +264,8 @@ class JobRunner:
             try:
                 found = self._queue.reserve(self._queues, limit=limit, timeout_s=RESERVE_S)
             except QueueClosed:
-                logger.warning("the queue was closed, which ends the work")
+                logger.warning("the queue was closed, which stops the runner")
+                threading.Thread(target=self.stop, name="jobevents-stop", daemon=True).start()
                 return
             except Exception as error:  # noqa: BLE001  # also a queue of the user's: it is asked again, later
                 self._reserving.came(error)

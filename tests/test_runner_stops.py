@@ -417,19 +417,22 @@ def test_a_run_that_waits_too_long_for_a_worker_is_left_to_others(runners: Runne
     assert other is not None
 
 
-def test_a_closed_queue_ends_the_work(runners: Runners, gate: Gate) -> None:
-    """What runs is not touched, and the runner can be stopped."""
+def test_a_closed_queue_stops_the_runner(runners: Runners, gate: Gate) -> None:
+    """What runs may finish, and `run` returns."""
     runners.registry.job("render")(gate)
-    runner = runners.start()
+    runner = runners.make()
     job_id = runners.jobs.submit("render")
-    gate.wait_until_entered()
 
-    runners.queue.close()
-    gate.opened.set()
-    [job] = runners.ended(job_id)
-    runner.stop()
+    def close_it() -> None:
+        gate.wait_until_entered()
+        runners.queue.close()
+        runners.wait(runner._stopping.is_set)
+        gate.opened.set()
 
-    assert "succeeded" == job.state
+    threading.Thread(target=close_it).start()
+    runner.run()
+
+    assert "succeeded" == runners.jobs.job(job_id).state
     with pytest.raises(QueueClosed):
         runners.queue.reserve()
 
