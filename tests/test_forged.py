@@ -1,6 +1,7 @@
 """What others may write into the blobs, the file of blobs and URLs: none of it ends in an error that is not ours."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_row_of_a_blob_that_cannot_be_read(tmp_path: Path, change: str) -> None:
     """A row that was edited by hand is Corrupt, with its name."""
     blobs = SqliteBlobs(tmp_path / "blobs.db")
     blobs.put("a", b"1")
-    with sqlite3.connect(tmp_path / "blobs.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "blobs.db")) as connection, connection:
         connection.execute(f"UPDATE blobs SET {change}")  # a constant of this test
 
     with pytest.raises(errors.Corrupt, match="name='a'"):
@@ -145,7 +146,7 @@ def test_doctor_names_each_job_that_was_changed_by_hand(tmp_path: Path, change: 
     with connect(f"sqlite:///{tmp_path}/jobs.db") as jobs:
         for job_id in ("a", "b", "c"):
             jobs.submit("mix", id=job_id)
-    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.execute(change)
         connection.execute("UPDATE job_runs SET status = 'failed' WHERE id = 'a'")
 
@@ -162,7 +163,7 @@ def test_row_of_a_run_that_cannot_be_read(tmp_path: Path, change: str) -> None:
     """A row that another program wrote into is Corrupt, with the job's id; the history is read as before."""
     with connect(f"sqlite:///{tmp_path}/jobs.db") as jobs:
         jobs.submit("mix", id="a")
-        with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
             connection.execute(f"UPDATE job_runs SET {change}")  # a constant of this test
 
         with pytest.raises(errors.Corrupt, match="job_id='a'"):
