@@ -251,7 +251,7 @@ class Attempt:
         try:
             self._lines.add(self._job, self._worker.emitter.clock(), message, level, attrs)
         except JobEventsError as error:
-            self._warn("log lines lost", error)
+            self._warn("log lines not written", error)
         self._flush_later()
 
     def result(self, value: Any) -> None:
@@ -299,7 +299,7 @@ class Attempt:
         try:
             self._lines.flush()
         except JobEventsError as error:
-            self._warn("log lines lost", error)
+            self._warn("log lines not written", error)
 
     def _flush_later(self) -> None:
         with self._lock:

@@ -6,12 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from jobevents import boundary
-from jobevents.errors import InvalidValue
+from jobevents.errors import InvalidValue, JobEventsError
 from jobevents.job import Job
 from jobevents.store import JobLog, LogTable
 
 LINES_PER_START = 1_000_000  # line n of start s has seq s * 1,000,000 + n (behaviour M13, numbered by the start)
 BATCH_LINES = 200  # lines that make a batch at once
+KEPT_LINES = 2000  # lines that wait while the table cannot be written: at most 16 MB
 
 
 class LineBuffer:
@@ -42,16 +43,21 @@ class LineBuffer:
                     attrs=kept,
                 )
             )
-            full = len(self._lines) >= BATCH_LINES
+            full = len(self._lines) % BATCH_LINES == 0
         if full:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered; the lines are lost when the table cannot be written.
+        """Write what was gathered; what cannot be written waits for the next call, the last `KEPT_LINES` of it.
 
         Raises:
             Unavailable, PermissionDenied: what the store says.
         """
         with self._lock:
             lines, self._lines = self._lines, []
-        self._table.append_logs(lines)
+        try:
+            self._table.append_logs(lines)
+        except JobEventsError:
+            with self._lock:
+                self._lines = [*lines, *self._lines][-KEPT_LINES:]
+            raise
