@@ -60,6 +60,10 @@ SelectRecords: TypeAlias = Callable[[int, int], Sequence[Record]]
 """(position, limit) -> the events after it in commit order: a recorder may have it as `select_records`, for speed."""
 
 
+IterByJob: TypeAlias = Callable[[str, int], Iterator[Record]]
+"""(first job id, events a read) -> the events of that job and those after it: a recorder may have it as `iter_by_job`."""
+
+
 class EventLog:
     """All events of all jobs. Safe for threads; what a process may share depends on the recorder."""
 
@@ -69,6 +73,7 @@ class EventLog:
         self.recorder = recorder
         self._store: EventStore[str] = EventStore(codec.EventMapper(), recorder)
         self._select_records: SelectRecords | None = getattr(recorder, "select_records", None)
+        self._iter_by_job: IterByJob | None = getattr(recorder, "iter_by_job", None)
         self._translate = translate
 
     @property
@@ -201,6 +206,26 @@ class EventLog:
                 return
             position = int(page[-1].cursor)
             left = None if left is None else left - len(page)
+
+    def by_job(self, start: str = "", *, batch: int = SCAN_BATCH) -> Iterator[Record]:
+        """Yield every job's events, one job after the other from `start` on, each as it stands: undecoded, by version.
+
+        Jobs come in the order of their ids' UTF-8 bytes. Of a slot that holds several events, which only damage can
+        bring about, all are given. Jobs that come while it runs may be missed. Memory is bounded by `batch` events, each
+        batch is one read; a recorder that cannot do that is scanned once, for the ids, which are then held.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt: what the store says.
+        """
+        try:
+            if self._iter_by_job is not None:
+                yield from self._iter_by_job(start, batch)
+                return
+        except PersistenceError as error:
+            raise self._translate(error) from error
+        found = {record.job_id for record in self.scan(batch=batch)}
+        for job_id in sorted(one for one in found if one >= start):
+            yield from self.read_raw(job_id)
 
     def _page(self, position: int, want: int) -> Sequence[Record]:
         try:

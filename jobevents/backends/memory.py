@@ -5,7 +5,7 @@ Nothing outlives the process. Behaves like the SQL logs in all else, for tests, 
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eventsourcing.persistence import StoredEvent
@@ -18,6 +18,7 @@ from jobevents.desk import Desk
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
 from jobevents.limits import Limit
+from jobevents.log import Record
 from jobevents.pauses import MemoryPauses
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases, MemoryLeases
@@ -83,6 +84,15 @@ class MemoryRecorder(POPOProcessRecorder):
             if job.state == DELETED:
                 self._lines.drop(job.job_id)
         return ids
+
+    def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
+        """Yield the events of a job and of those after it, each job's together; as they are now, whatever comes."""
+        with self._database_lock:
+            stored = list(enumerate(self._stored_events, 1))
+        stored.sort(key=lambda one: (str(one[1].originator_id), one[1].originator_version, one[0]))
+        for position, one in stored:
+            if str(one.originator_id) >= start:
+                yield Record(str(position), str(one.originator_id), one.originator_version, one.topic, one.state)
 
     def _is_deleted(self, job_id: str) -> bool:
         """Tell whether a job has events and no row."""

@@ -6,7 +6,7 @@ that goes on after the last id it saw passes over an event (`postgreswriter` say
 # ruff: noqa: S608  # table names are constants, values are bound
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event as Flag
 from typing import Any, Final, Self
 from uuid import UUID
@@ -32,7 +32,7 @@ from jobevents.backends.postgresschema import EVENTS, TRACKING
 from jobevents.backends.postgresurl import parse
 from jobevents.backends.postgreswake import PostgresWake
 from jobevents.backends.postgreswriter import NOTIFY, Insert, PostgresWriter, Statement
-from jobevents.backends.sql import DEFAULT_TABLES, Tables
+from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.tail import TailSubscription
 from jobevents.desk import Desk
 from jobevents.errors import AppendUnknown, Corrupt, InvalidValue, JobEventsError
@@ -49,6 +49,11 @@ _INSERT = (  # for several: one statement, whatever their number
     f"WITH ORDINALITY AS given ({_EVENT}, place) ORDER BY place RETURNING notification_id"
 )
 _SCAN = f"SELECT notification_id, {_EVENT} FROM {EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
+_BY_JOB = (
+    f"SELECT notification_id, {_EVENT} FROM {EVENTS} "
+    "WHERE (originator_id, originator_version, notification_id) > (%s, %s, %s) "
+    "ORDER BY originator_id, originator_version, notification_id LIMIT %s"
+)
 _HEAD = f"SELECT max(notification_id) FROM {EVENTS}"
 # Where the position is not beyond the last one it becomes null, which the table refuses: that undoes the transaction.
 _TRACK = (
@@ -282,6 +287,10 @@ class PostgresRecorder(PostgresProcessRecorder):
     def select_records(self, position: int, limit: int) -> list[Record]:
         """Return the events after a position in commit order, as a scan hands them out: no Notification in between."""
         return [Record(str(row[0]), *row[1:]) for row in self.database.query(_SCAN, (position, limit))]
+
+    def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
+        """Yield the events of a job and of those after it, each job's together."""
+        return by_job(lambda place: self.database.query(_BY_JOB, (*place, batch)), start, batch)
 
     def max_notification_id(self) -> int | None:
         """Return the id of the last committed event, None when there is none."""

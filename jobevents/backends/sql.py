@@ -17,6 +17,7 @@ from jobevents.boundary import check_instant
 from jobevents.errors import Corrupt, Misconfigured
 from jobevents.ids import sort_key
 from jobevents.job import CANCELED, FAILED, RUNNING, SKIPPED, SUCCEEDED, Job, due_at
+from jobevents.log import Record
 from jobevents.store import (
     NEVER,
     JobLog,
@@ -219,6 +220,23 @@ class Statements:
 
     def _marks(self, items: Sequence[str] | Mapping[str, Kind]) -> str:
         return ", ".join([self._mark] * len(items))
+
+
+def by_job(select: Callable[[tuple[str, int, int]], Sequence[Row]], start: str, batch: int) -> Iterator[Record]:
+    """Yield events by job, version and place in the log, a page of `batch` at a time.
+
+    Args:
+        select: returns the rows after a place: of the log, then the event's own columns.
+        start: the first job.
+    """
+    place = start, -(2**63), 0
+    while True:
+        rows = select(place)
+        for row in rows:
+            yield Record(str(row[0]), *row[1:])
+        if len(rows) < batch:
+            return
+        place = rows[-1][1], rows[-1][2], rows[-1][0]
 
 
 def time_text(when: datetime) -> str:

@@ -8,7 +8,7 @@ never given out twice.
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Self
@@ -19,7 +19,7 @@ from eventsourcing.sqlite import SQLiteDatastore, SQLiteProcessRecorder
 
 from jobevents import codec
 from jobevents.backends import sqliteerrors, sqliteschema
-from jobevents.backends.sql import DEFAULT_TABLES, Tables
+from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.sqlinbox import INBOX
 from jobevents.backends.sqliteclaims import SqliteClaims
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
@@ -43,6 +43,11 @@ _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, st
 _EVENT = "originator_id, originator_version, topic, state"
 _STATE = f'SELECT state FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ?'
 _SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
+_BY_JOB = (
+    f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" '
+    "WHERE (originator_id, originator_version, notification_id) > (?, ?, ?) "
+    "ORDER BY originator_id, originator_version, notification_id LIMIT ?"
+)
 _HEADS = f'SELECT (SELECT max(notification_id) FROM "{EVENTS}"), (SELECT max("place") FROM "{INBOX}")'
 _TRACK = (
     f'INSERT INTO "{TRACKING}" VALUES (?, ?) ON CONFLICT (application_name) DO UPDATE '
@@ -234,6 +239,10 @@ class SqliteRecorder(SQLiteProcessRecorder):
     def select_records(self, position: int, limit: int) -> list[Record]:
         """Return the events after a position in commit order, as a scan hands them out: no Notification in between."""
         return [Record(str(row[0]), *row[1:]) for row in self.file.query(_SCAN, (position, limit))]
+
+    def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
+        """Yield the events of a job and of those after it, each job's together."""
+        return by_job(lambda place: self.file.query(_BY_JOB, (*place, batch)), start, batch)
 
     def max_notification_id(self) -> int | None:  # type: ignore[override]  # the library says int, and returns None
         """Return the id of the last committed event, None when there is none."""

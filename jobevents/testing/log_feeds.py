@@ -79,6 +79,34 @@ class LogFeeds:
 
         assert {"a": list(range(1, 1101))} == by_job(log.scan())
 
+    @pytest.mark.parametrize("batch", [1, 2, 3, 500])
+    def test_by_job_gives_each_job_together(self, log: EventLog, batch: int) -> None:
+        """Every job's events come together, by version, jobs in the order of their ids' bytes, however they are read."""
+        fill(log)
+        log.append([note("é", 1)])
+        log.append([note("Z", 1)])
+
+        records = list(log.by_job(batch=batch))
+
+        expected = [("Z", 1), ("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1), ("é", 1)]
+        assert expected == [(record.job_id, record.version) for record in records]
+        assert sorted(r.data for r in log.scan()) == sorted(r.data for r in records)
+
+    def test_by_job_begins_with_a_job(self, log: EventLog) -> None:
+        """A place to begin is a job, which need not be there."""
+        fill(log)
+
+        assert {"b": [1, 2], "c": [1]} == by_job(log.by_job("b"))
+        assert {"c": [1]} == by_job(log.by_job("bb"))
+        assert {} == by_job(log.by_job("d"))
+
+    def test_by_job_says_where_each_event_is(self, log: EventLog) -> None:
+        """A record by job has the cursor that the scan gives it, where the log has one order."""
+        fill(log)
+
+        if self.ordered:
+            assert {r.cursor: r for r in log.scan()} == {r.cursor: r for r in log.by_job()}
+
     def test_scan_of_nothing(self, log: EventLog) -> None:
         """An empty log, and the end of one, have nothing more."""
         assert [] == list(log.scan())
