@@ -7,7 +7,7 @@ Stored bytes are the body with `chain` as its last key, the same on every backen
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from eventsourcing.persistence import Mapper, StoredEvent
@@ -18,7 +18,7 @@ from jobevents.events import EVENT_TYPES, AnyEvent, Event
 NO_CHAIN = ""  # what the first event of a job is chained to
 
 _CHAIN_KEY = b',"chain":"'
-_TAIL = len(_CHAIN_KEY) + 32 + 2  # the key, 32 hex digits, the closing quote and brace
+TAIL: Final = len(_CHAIN_KEY) + 32 + 2  # bytes at the end of a stored event: the key, 32 hex digits, quote, brace
 _is_chain = re.compile(_CHAIN_KEY + b'([0-9a-f]{32})"}').fullmatch
 
 _encode = msgspec.json.Encoder().encode
@@ -37,7 +37,12 @@ def link(chain: str, body: bytes) -> str:
 
 def seal(body: bytes, chain: str) -> bytes:
     """Return the bytes to store: `body` with `chain` as its last key."""
-    return body[:-1] + _CHAIN_KEY + chain.encode() + b'"}'
+    return body[:-1] + tail(chain)
+
+
+def tail(chain: str) -> bytes:
+    """Return the TAIL bytes with which a stored event ends."""
+    return _CHAIN_KEY + chain.encode() + b'"}'
 
 
 def unseal(data: bytes) -> tuple[bytes, str]:
@@ -46,7 +51,7 @@ def unseal(data: bytes) -> tuple[bytes, str]:
     Raises:
         Corrupt: when they do not end in a chain.
     """
-    head, tail = data[:-_TAIL], data[-_TAIL:]
+    head, tail = data[:-TAIL], data[-TAIL:]
     chain = _is_chain(tail)
     if chain is None:
         raise Corrupt(f"stored event does not end in its chain end={data[-60:]!r}")

@@ -55,10 +55,12 @@ class GroupCommit:
         """
         call = Call(work)
         try:
-            if not self._is_first(call):
+            if self._is_first(call):
+                self._lead(call, [call])  # who came since waits for the next transaction: that is microseconds
+            else:
                 call.turn.acquire()
-            if not call.settled:
-                self._lead(call)
+                if not call.settled:
+                    self._lead(call, self._waiting())
         except BaseException:
             self._withdraw(call)
             raise
@@ -85,21 +87,30 @@ class GroupCommit:
             heir = self._calls[0] if was_first and self._calls else None
         self._promote(heir)
 
-    def _lead(self, call: Call) -> None:
+    def _waiting(self) -> list[Call]:
         with self._mutex:
-            group = list(islice(self._calls, GROUP_LIMIT))
+            return list(islice(self._calls, GROUP_LIMIT))
+
+    def _lead(self, call: Call, group: list[Call]) -> None:
         try:
             self._commit(group)
         finally:
-            with self._mutex:
-                call.settled = True
-                left = [one for one in self._calls if not one.settled]
-                self._calls = deque(left)
-                heir = left[0] if left else None
-            for one in group:
-                if one is not call and one.settled:
-                    one.turn.release()
-            self._promote(heir)
+            self._hand_over(call, group)
+
+    def _hand_over(self, call: Call, group: list[Call]) -> None:
+        """Let those go whose calls are settled, and the first of the others lead."""
+        with self._mutex:
+            call.settled = True
+            if len(self._calls) == 1:  # nobody came meanwhile
+                self._calls.clear()
+                return
+            left = [one for one in self._calls if not one.settled]
+            self._calls = deque(left)
+            heir = left[0] if left else None
+        for one in group:
+            if one is not call and one.settled:
+                one.turn.release()
+        self._promote(heir)
 
     @staticmethod
     def _promote(heir: Call | None) -> None:

@@ -41,7 +41,10 @@ from jobevents.workers import Leases
 
 _INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
 _EVENT = "originator_id, originator_version, topic, state"
-_STATE = f'SELECT state FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ?'
+_FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
+    f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, (SELECT ?4 FROM '
+    f'"{EVENTS}" WHERE originator_id = ?1 AND originator_version = ?5 AND substr(state, -{codec.TAIL}) = ?6))'
+)
 _SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
 _BY_JOB = (
     f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" '
@@ -171,14 +174,15 @@ class SqliteRecorder(SQLiteProcessRecorder):
         tracking: Tracking | None = None,
         **_: Any,
     ) -> list[int]:
-        for job_id, head in follows.items():
-            before = c.execute(_STATE, (job_id, head.version)).fetchone()
-            if before is None or codec.unseal(before[0])[1] != head.chain:
-                raise IntegrityError(f"event before is not there job_id={job_id} version={head.version}")
         ids: list[int] = []
         try:
             for s in stored_events:
-                c.execute(_INSERT, (s.originator_id, s.originator_version, s.topic, s.state))
+                values = s.originator_id, s.originator_version, s.topic, s.state
+                before = follows.get(s.originator_id)
+                if before is not None and before.version == s.originator_version - 1:
+                    c.execute(_FOLLOW, (*values, before.version, codec.tail(before.chain)))
+                else:
+                    c.execute(_INSERT, values)
                 ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
