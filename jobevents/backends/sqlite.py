@@ -173,7 +173,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         follows: Mapping[str, Head] = NO_HEADS,
         tracking: Tracking | None = None,
         **_: Any,
-    ) -> list[int]:
+    ) -> list[int]:  # type: ignore[arg-type]  # ids are text here
         ids: list[int] = []
         try:
             for s in stored_events:
