@@ -173,12 +173,12 @@ class SqliteRecorder(SQLiteProcessRecorder):
         follows: Mapping[str, Head] = NO_HEADS,
         tracking: Tracking | None = None,
         **_: Any,
-    ) -> list[int]:  # type: ignore[arg-type]  # ids are text here
+    ) -> list[int]:
         ids: list[int] = []
         try:
             for s in stored_events:
                 values = s.originator_id, s.originator_version, s.topic, s.state
-                before = follows.get(s.originator_id)
+                before = follows.get(s.originator_id)  # type: ignore[arg-type]  # ids are text here
                 if before is not None and before.version == s.originator_version - 1:
                     c.execute(_FOLLOW, (*values, before.version, codec.tail(before.chain)))
                 else:
