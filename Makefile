@@ -1,6 +1,6 @@
 # All that is needed on a Debian machine: git, make and python3-venv. `make PYTHON=python3.12 test` chooses another Python.
 BIN = .venv/bin
-PARALLEL = -n 2 --dist loadscope
+PARALLEL = -n 2 --dist loadscope --no-loadscope-reorder
 .DEFAULT_GOAL = help
 .PHONY: help demo test soak lint bench diagram clean package environment
 

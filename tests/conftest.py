@@ -1,6 +1,7 @@
 """What every test module shares: a clock that only moves when told, and jobs over each log that needs no server."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from tests.runners import Gate, Runners
 # Time limits for each example measure the machine, not the code.
 settings.register_profile("jobevents", deadline=None, max_examples=50)
 settings.load_profile("jobevents")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that take longest: of two processes that share the tests, neither ends long after the other."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(autouse=True)
