@@ -3,25 +3,16 @@
 import importlib
 import logging
 import sys
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import msgspec
 import typer
 
-from jobevents import console
+from jobevents import console, overview
 from jobevents.cli_options import AsJson, Url, open_jobs
-from jobevents.errors import InvalidValue, Misconfigured
-from jobevents.job import FAILED, QUEUED, RUNNING
-from jobevents.registry import JobDefinition, Registry
+from jobevents.errors import InvalidValue
+from jobevents.registry import Registry
 from jobevents.runner import GRACE_S, WORKERS, JobRunner
-from jobevents.store import RunFilter
-
-if TYPE_CHECKING:
-    from jobevents.jobs import Jobs
-
-PAGE = 1000  # runs in one read
 
 RegistryName = Annotated[
     str, typer.Argument(metavar="MODULE:REGISTRY", help="Where the registry is, such as studio.jobs:registry.")
@@ -29,28 +20,6 @@ RegistryName = Annotated[
 JobKind = Annotated[str, typer.Option("--job", help="The kind of job.")]
 QueueName = Annotated[str, typer.Option("--queue", help="The queue.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; shown to who asks what is paused.")]
-
-
-class QueueSeen(msgspec.Struct):
-    """A queue and what is in it."""
-
-    queue: str
-    queued: int = 0  # wait, those that are due later among them
-    running: int = 0
-    failed: int = 0  # have ended so
-    oldest_due: datetime | None = None  # the longest that a run has been due for
-    paused_by: str = ""  # who paused it, with the reason; "" while it is not paused
-
-
-class ScheduleSeen(msgspec.Struct):
-    """A periodic job."""
-
-    job: str
-    schedule: str  # as it is written in the registry
-    next_at: datetime | None  # the next tick
-    last_id: str = ""  # the run of the last one
-    last_state: str = ""
-    last_at: datetime | None = None  # when that was due
 
 
 def add_to(app: typer.Typer) -> None:
@@ -117,7 +86,7 @@ def run(
 def queues(url: Url, as_json: AsJson = False) -> None:
     """List the queues: what waits, runs and has failed, since when the oldest is due, and what is paused."""
     with open_jobs(url) as jobs:
-        seen = _queues(jobs)
+        seen = overview.queues(jobs)
         paused = jobs.paused()
     if console.wants_json(as_json):
         console.print_json(seen)
@@ -140,35 +109,11 @@ def queues(url: Url, as_json: AsJson = False) -> None:
             console.note(f"paused: the job {pause.name}, by {pause.by or 'somebody'} {pause.reason}".rstrip())
 
 
-def _queues(jobs: "Jobs") -> list[QueueSeen]:
-    """Count over the table of runs: one read a page of what waits or runs, and one a queue."""
-    seen: dict[str, QueueSeen] = {"default": QueueSeen("default")}
-    now = jobs.emitter.clock()
-    page = 1
-    while found := jobs.runs.list(RunFilter(statuses=(QUEUED, RUNNING), page=page, per_page=PAGE)).runs:
-        for one in found:
-            row = seen.setdefault(one.queue, QueueSeen(one.queue))
-            if one.status == RUNNING:
-                row.running += 1
-                continue
-            row.queued += 1
-            if one.scheduled_at <= now and not one.external:
-                row.oldest_due = min(row.oldest_due or one.scheduled_at, one.scheduled_at)
-        page += 1
-    for pause in jobs.paused():
-        if pause.kind == "queue":
-            row = seen.setdefault(pause.name, QueueSeen(pause.name))
-            row.paused_by = f"{pause.by or 'somebody'}: {pause.reason}" if pause.reason else pause.by or "somebody"
-    for row in seen.values():
-        row.failed = jobs.runs.list(RunFilter(queue=row.queue, statuses=(FAILED,), per_page=1)).total
-    return sorted(seen.values(), key=lambda row: row.queue)
-
-
 def schedules(registry: RegistryName, url: Url, as_json: AsJson = False) -> None:
     """List the periodic jobs: when each is due next, and what became of its last run."""
-    periodic = [one for one in load_registry(registry) if one.schedule is not None]
+    found = load_registry(registry)
     with open_jobs(url, create=True) as jobs:
-        seen = [_schedule(jobs, one) for one in periodic]
+        seen = overview.schedules(jobs, found)
     if console.wants_json(as_json):
         console.print_json(seen)
     elif not seen:
@@ -180,16 +125,6 @@ def schedules(registry: RegistryName, url: Url, as_json: AsJson = False) -> None
         ]
         headings = ["job", "schedule", "next", "last run", "its id"]
         console.print_table(headings, [[console.plain(cell) for cell in row] for row in rows])
-
-
-def _schedule(jobs: "Jobs", one: JobDefinition) -> ScheduleSeen:
-    if one.schedule is None:
-        raise Misconfigured(f"job has no schedule job={one.name}")
-    last = jobs.runs.list(RunFilter(job=one.name, trigger="schedule", per_page=1)).runs
-    seen = ScheduleSeen(one.name, one.schedule_text, one.schedule.after(jobs.emitter.clock()))
-    for run in last:
-        seen.last_id, seen.last_state, seen.last_at = run.id, run.status, run.scheduled_at
-    return seen
 
 
 def pause(url: Url, job: JobKind = "", queue: QueueName = "", reason: Reason = "", as_json: AsJson = False) -> None:

@@ -1,10 +1,11 @@
-"""What a log keeps for those who work on its jobs, beside its rows: claims, pauses, what is old, an alarm, an inbox."""
+"""What a log keeps for those who work on its jobs, beside its rows: claims, pauses, what is old, an alarm, counts, an inbox."""
 
 import threading
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from jobevents.census import Census
 from jobevents.pauses import Pauses
 from jobevents.store import JobRun, Retention
 
@@ -94,4 +95,5 @@ class Desk(NamedTuple):
     pauses: Pauses
     retention: Retention
     alarm: Alarm
+    census: Census
     inbox: Inbox | None = None  # None: no transactions but our own

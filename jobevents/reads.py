@@ -77,12 +77,20 @@ class Reads:
         Raises:
             NotFound: there was no such job then.
         """
+        return records.status_as(Status, self.job_at(job_id, when))
+
+    def job_at(self, job_id: str, when: datetime) -> Job:
+        """Return all that was known of a job at an instant, as `status_at`.
+
+        Raises:
+            NotFound: there was no such job then.
+        """
         when = boundary.check_instant("when", when)
         events = self.history(job_id)
         last = max((event.version for event in events if event.at <= when), default=0)
         if not last:
             raise NotFound(f"no such job then job_id={job_id} first={events[0].at.isoformat()}")
-        return records.status_as(Status, commands.must_exist(fold(events[:last]), job_id))
+        return commands.must_exist(fold(events[:last]), job_id)
 
 
 def checked_id(text: str) -> str:

@@ -84,6 +84,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     from_: datetime | None = None  # created then or later
     to: datetime | None = None  # created then or earlier
+    prefix: str = ""  # what the job id begins with
     page: int = 1  # 1-based; below 1 is 1, past the end is empty
     per_page: int = 50  # 0 or less: all on one page
 

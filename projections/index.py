@@ -95,7 +95,7 @@ class Index:
             InvalidValue: it is no cursor, or there is no such state.
             Corrupt, Unavailable, PermissionDenied: as `page`.
         """
-        name, place = _named(state), rank(_id_in(cursor)) if cursor else ""
+        name, place = _named(state), rank(id_in(cursor)) if cursor else ""
 
         def select(loaded: "_Loaded") -> IdSlice:
             sequence = loaded.sequence(name)
@@ -184,7 +184,12 @@ def cursor_after(job_id: str) -> str:
     return base64.urlsafe_b64encode(_CURSOR_MARK + job_id.encode()).decode().rstrip("=")
 
 
-def _id_in(cursor: str) -> str:
+def id_in(cursor: str) -> str:
+    """Return the job that a cursor is the place right after.
+
+    Raises:
+        InvalidValue: it is no cursor.
+    """
     try:
         held = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         if held.startswith(_CURSOR_MARK) and len(held) > len(_CURSOR_MARK):

@@ -11,6 +11,7 @@ from typing import Any
 from eventsourcing.persistence import StoredEvent
 from eventsourcing.popo import POPOProcessRecorder
 
+from jobevents.backends.memorycensus import MemoryCensus
 from jobevents.backends.memoryclaims import MemoryClaims
 from jobevents.backends.memoryruns import MemoryRetention, MemoryRunLogs, MemoryRuns
 from jobevents.backends.tail import TailSubscription
@@ -43,6 +44,7 @@ class MemoryRecorder(POPOProcessRecorder):
             pauses=pauses,
             retention=MemoryRetention(self._rows, self._lines),
             alarm=self,
+            census=MemoryCensus(self._rows),
         )
         self.leases: Leases = MemoryLeases(monotonic=monotonic)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()

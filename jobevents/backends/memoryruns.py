@@ -106,6 +106,11 @@ class MemoryRuns:
         shown = found[offset : offset + per_page] if per_page else found
         return RunPage([own_run_of(job) for job in shown], len(found), number, per_page)
 
+    def matching(self, filter: RunFilter) -> Sequence[Job]:
+        """Return the latest folds of the jobs that match, in no order."""
+        with self._lock:
+            return tuple(self._matching(filter))
+
     def _matching(self, filter: RunFilter) -> Iterator[Job]:
         for job in self._jobs.values():
             created = job.created_at
@@ -114,6 +119,7 @@ class MemoryRuns:
                 and (not filter.statuses or job.state in filter.statuses)
                 and filter.trigger in ("", job.trigger)
                 and filter.queue in ("", job.queue)
+                and job.job_id.startswith(filter.prefix)
                 and (filter.from_ is None or (created is not None and created >= filter.from_))
                 and (filter.to is None or (created is not None and created <= filter.to))
             ):

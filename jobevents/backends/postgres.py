@@ -20,6 +20,7 @@ from psycopg import Cursor
 from jobevents import codec
 from jobevents.backends import postgreserrors, postgresschema
 from jobevents.backends.postgresblobs import PostgresBlobs
+from jobevents.backends.postgrescensus import PostgresCensus
 from jobevents.backends.postgresclaims import PostgresClaims
 from jobevents.backends.postgresdb import PostgresDatabase, Row, Session
 from jobevents.backends.postgreserrors import Unsure
@@ -106,6 +107,7 @@ class PostgresRecorder(PostgresProcessRecorder):
             pauses=PostgresPauses(database, self._announce),
             retention=PostgresRetention(database, tables),
             alarm=self._wake,
+            census=PostgresCensus(database, tables),
             inbox=PostgresInbox(database, channel),
         )
         self._writer = PostgresWriter(

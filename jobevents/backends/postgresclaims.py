@@ -31,7 +31,7 @@ DDL: Final = (
 
 SQL: Final = sqlclaims.ClaimStatements("%s")
 
-_OURS: Final = f'"status" = \'{QUEUED}\' AND NOT "external"'
+OURS: Final = f'"status" = \'{QUEUED}\' AND NOT "external"'
 # A claim made a second in the future is of before the server's clock was set back: it would last too long.
 _ALIVE: Final = (
     f'"{CLAIMS}"."until" > clock_timestamp() AND "{CLAIMS}"."claimed" <= clock_timestamp() + interval \'1 second\''
@@ -50,7 +50,7 @@ def schema_ddl(tables: Tables) -> list[str]:
     return [
         DDL,
         f'ALTER TABLE "{tables.runs}" ADD COLUMN "{PLACE}" bigint GENERATED ALWAYS AS IDENTITY',
-        sqlclaims.index_ddl(tables, _OURS, PLACE),
+        sqlclaims.index_ddl(tables, OURS, PLACE),
     ]
 
 
@@ -63,13 +63,13 @@ class PostgresClaims:
         self._announce = announce
         self._runs = f'"{tables.runs}"'
         self._is_ours = (
-            f'{_OURS} AND {self._runs}."queue" = "group"."queue" AND {self._runs}."job_name" = "group"."job_name" '
+            f'{OURS} AND {self._runs}."queue" = "group"."queue" AND {self._runs}."job_name" = "group"."job_name" '
             f'AND {self._runs}."priority" = "group"."priority"'
         )
         self._is_free = f'NOT EXISTS (SELECT 1 FROM "{CLAIMS}" WHERE "run_id" = {self._runs}."id" AND {_ALIVE}'
         self.count = (
-            f'SELECT (SELECT count(*) FROM {self._runs} WHERE {_OURS}) - (SELECT count(*) FROM "{CLAIMS}" '
-            f'JOIN {self._runs} ON "id" = "run_id" WHERE {_OURS} AND {_ALIVE})'
+            f'SELECT (SELECT count(*) FROM {self._runs} WHERE {OURS}) - (SELECT count(*) FROM "{CLAIMS}" '
+            f'JOIN {self._runs} ON "id" = "run_id" WHERE {OURS} AND {_ALIVE})'
         )
 
     def claim(
@@ -116,7 +116,7 @@ class PostgresClaims:
 
     def _groups(self, *, some: bool) -> str:
         """Return the tables that step from one group of runs that wait to the next, and that leave out what is paused."""
-        ours = f"SELECT {_GROUP} FROM {self._runs} WHERE {_OURS}"
+        ours = f"SELECT {_GROUP} FROM {self._runs} WHERE {OURS}"
         if some:
             first = (
                 'SELECT "one".* FROM (SELECT DISTINCT unnest(%(queues)s::text[])) AS "asked" ("name") CROSS JOIN LATERAL '

@@ -8,7 +8,14 @@ from typing import Final
 
 from eventsourcing.utils import strtobool
 
-from jobevents.backends import postgresblobs, postgresclaims, postgresinbox, postgresleases, postgrespauses
+from jobevents.backends import (
+    postgresblobs,
+    postgresclaims,
+    postgresinbox,
+    postgresleases,
+    postgrespauses,
+    sqlcensus,
+)
 from jobevents.backends.postgresdb import PostgresDatabase, Session
 from jobevents.backends.postgresurl import where
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl
@@ -58,7 +65,12 @@ def _with_inbox(_: Tables) -> list[str]:
     return [postgresinbox.DDL]
 
 
-MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first, 2: _with_claims, 3: _with_inbox}
+MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {
+    1: _first,
+    2: _with_claims,
+    3: _with_inbox,
+    4: sqlcensus.index_ddl,
+}
 """Schema version -> the statements that lead to it from the one before."""
 
 VERSION: Final = max(MIGRATIONS)

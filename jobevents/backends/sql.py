@@ -202,7 +202,23 @@ class Statements:
 
     def listing(self, filter: RunFilter, time: Callable[[datetime], Any]) -> tuple[str, str, list[Any]]:
         """Return the statement of a page, that of the count, and its parameters: the page has limit and offset more."""
-        clauses, values = [], []
+        clauses, values = self._restrict(filter, time)
+        where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
+        page = f"SELECT {RUN_SELECT} FROM {self._runs}{where} ORDER BY {_ORDER} LIMIT {self._mark} OFFSET {self._mark}"
+        return page, f"SELECT count(*) FROM {self._runs}{where}", values
+
+    def slice(self, filter: RunFilter, job_id: str, time: Callable[[datetime], Any]) -> tuple[str, list[Any]]:
+        """Return the statement of what comes after a job in the order of lists, and its parameters but for the limit."""
+        clauses, values = self._restrict(filter, time)
+        if job_id:
+            clauses.append(f'("sort_key", "id") < ({self._mark}, {self._mark})')
+            values += [sort_key(job_id), job_id]
+        where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
+        return f"SELECT {RUN_SELECT} FROM {self._runs}{where} ORDER BY {_ORDER} LIMIT {self._mark}", values
+
+    def _restrict(self, filter: RunFilter, time: Callable[[datetime], Any]) -> tuple[list[str], list[Any]]:
+        clauses: list[str] = []
+        values: list[Any] = []
         for column, value in (("job_name", filter.job), ("trigger", filter.trigger), ("queue", filter.queue)):
             if value:
                 clauses.append(f'"{column}" = {self._mark}')
@@ -214,9 +230,10 @@ class Statements:
             if when is not None:
                 clauses.append(f'"created_at" {sign} {self._mark}')
                 values.append(time(when))
-        where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-        page = f"SELECT {RUN_SELECT} FROM {self._runs}{where} ORDER BY {_ORDER} LIMIT {self._mark} OFFSET {self._mark}"
-        return page, f"SELECT count(*) FROM {self._runs}{where}", values
+        if filter.prefix:
+            clauses.append(f'"id" >= {self._mark} AND "id" < {self._mark}')
+            values += [filter.prefix, filter.prefix + "\x7f"]  # ids are ASCII, and none holds this
+        return clauses, values
 
     def _marks(self, items: Sequence[str] | Mapping[str, Kind]) -> str:
         return ", ".join([self._mark] * len(items))

@@ -21,6 +21,7 @@ from jobevents import codec
 from jobevents.backends import sqliteerrors, sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.sqlinbox import INBOX
+from jobevents.backends.sqlitecensus import SqliteCensus
 from jobevents.backends.sqliteclaims import SqliteClaims
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
 from jobevents.backends.sqliteinbox import SqliteInbox
@@ -101,6 +102,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
             pauses=SqlitePauses(self.file, announce),
             retention=SqliteRetention(self.file, tables),
             alarm=self._wake,
+            census=SqliteCensus(self.file, tables),
             inbox=SqliteInbox(self.file),
         )
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()

@@ -32,14 +32,14 @@ DDL: Final = (
 
 _SQL: Final = sqlclaims.ClaimStatements()
 
-_OURS: Final = f'"status" = \'{QUEUED}\' AND "external" = 0'  # word for word as in the index
+OURS: Final = f'"status" = \'{QUEUED}\' AND "external" = 0'  # word for word as in the index
 _CLAIM = f'INSERT OR REPLACE INTO "{CLAIMS}" VALUES (?, ?, ?, ?, ?)'
 _ALIVE = '"boot" = ? AND "claimed" <= ? AND "until" > ?'
 
 
 def index_ddl(tables: Tables) -> str:
     """Return the index by which due runs are found: of equals the first by rowid, which is the order of first events."""
-    return sqlclaims.index_ddl(tables, _OURS)
+    return sqlclaims.index_ddl(tables, OURS)
 
 
 class SqliteClaims:
@@ -69,7 +69,7 @@ class SqliteClaims:
         self._get_run = Statements(tables, "").get_run
         runs = f'"{tables.runs}"'
         ours = (
-            f'{runs} INDEXED BY "{tables.runs}_claim" WHERE {_OURS}'  # unasked, SQLite takes the one by state and time
+            f'{runs} INDEXED BY "{tables.runs}_claim" WHERE {OURS}'  # unasked, SQLite takes the one by state and time
         )
         group = f'{ours} AND "queue" = ? AND "job_name" = ? AND "priority" = ?'
         is_free = f'NOT EXISTS (SELECT 1 FROM "{CLAIMS}" WHERE "run_id" = {runs}."id" AND {_ALIVE})'
@@ -90,7 +90,7 @@ class SqliteClaims:
         self.first = f'SELECT "scheduled_at" FROM {group} AND {is_free} ORDER BY "scheduled_at" LIMIT 1'
         self.count = (
             f'SELECT (SELECT count(*) FROM {ours}) - (SELECT count(*) FROM "{CLAIMS}" '
-            f'CROSS JOIN {runs} ON "id" = "run_id" WHERE {_OURS} AND {_ALIVE})'
+            f'CROSS JOIN {runs} ON "id" = "run_id" WHERE {OURS} AND {_ALIVE})'
         )
 
     def claim(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jobevents.backends import sqliteclaims, sqliteinbox, sqliteleases, sqlitepauses
+from jobevents.backends import sqlcensus, sqliteclaims, sqliteinbox, sqliteleases, sqlitepauses
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, real_path
@@ -52,7 +52,13 @@ def _with_inbox(_: Tables) -> list[str]:
     return [sqliteinbox.DDL]
 
 
-MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {1: _first, 2: _with_leases, 3: _with_claims, 4: _with_inbox}
+MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {
+    1: _first,
+    2: _with_leases,
+    3: _with_claims,
+    4: _with_inbox,
+    5: sqlcensus.index_ddl,
+}
 """Schema version -> the statements that lead to it from the one before."""
 
 VERSION: Final = max(MIGRATIONS)

@@ -8,13 +8,14 @@ from jobevents import codec
 from jobevents.errors import Conflict, InvalidValue
 from jobevents.events import EVENT_TYPES, Event
 from jobevents.log import EventLog, Head
+from jobevents.testing.log_census import LogCensus
 from jobevents.testing.log_events import bare, ids_in, ids_of, note, notes, one_of_each, queued
 from jobevents.testing.log_feeds import LogFeeds
 from jobevents.testing.log_races import LogRaces
 from jobevents.testing.log_rows import LogRows
 
 
-class LogContract(LogFeeds, LogRows, LogRaces):
+class LogContract(LogFeeds, LogRows, LogCensus, LogRaces):
     """The log's behaviour; the fixture must give an empty log to each test, and close it."""
 
     ordered = True  # one sequence over all jobs, in commit order

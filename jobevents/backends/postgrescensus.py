@@ -1,0 +1,54 @@
+"""Counts over all runs of a Postgres database."""
+# ruff: noqa: S608  # table names are checked by Tables.named, values are bound
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from psycopg import Cursor
+
+from jobevents.backends import postgresclaims
+from jobevents.backends.postgresdb import PostgresDatabase, Row
+from jobevents.backends.postgresschema import EVENTS
+from jobevents.backends.sql import Statements, Tables, run_from
+from jobevents.backends.sqlcensus import CensusStatements
+from jobevents.census import Bar, Tally, Waiting
+from jobevents.store import JobRun, RunFilter
+
+MARK: Final = "%s"
+
+
+class PostgresCensus:
+    """Each call is one read of an index; of the runs, those that match are looked at in their order."""
+
+    def __init__(self, database: PostgresDatabase, tables: Tables) -> None:
+        self._database = database
+        self._listing = Statements(tables, EVENTS, MARK)
+        self._sql = CensusStatements(tables, ours=postgresclaims.OURS, mark=MARK)
+        self._ended = self._bars('"finished_at"', '"status"', 'sum("duration_ms")')
+        self._created = self._bars('"created_at"', "''", "0")
+
+    def _bars(self, column: str, state: str, duration: str) -> str:
+        return (
+            f"SELECT (floor(extract(epoch FROM {column}))::bigint - %s) / %s, {state}, count(*), {duration} "
+            f"FROM {self._sql.runs} WHERE {column} >= %s AND {column} < %s GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+
+    def tally(self) -> Sequence[Tally]:
+        return [Tally(*row) for row in self._database.query(self._sql.tally)]
+
+    def waiting(self, now: datetime) -> Sequence[Waiting]:
+        return [Waiting(queue, due.astimezone(UTC)) for queue, due in self._database.query(self._sql.waiting, (now,))]
+
+    def series(self, since: datetime, step_s: int, bars: int) -> Sequence[Bar]:
+        asked = (int(since.timestamp()), step_s, since, since + timedelta(seconds=step_s * bars))
+
+        def both(cursor: Cursor[Row]) -> list[Bar]:
+            rows = cursor.execute(self._ended, asked).fetchall() + cursor.execute(self._created, asked).fetchall()
+            return [Bar(number, state, jobs, int(duration)) for number, state, jobs, duration in rows]
+
+        return self._database.read(both)
+
+    def after(self, filter: RunFilter, job_id: str, limit: int) -> Sequence[JobRun]:
+        statement, values = self._listing.slice(filter, job_id, lambda when: when)
+        return [run_from(row) for row in self._database.query(statement, (*values, limit))]

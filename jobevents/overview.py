@@ -1,0 +1,76 @@
+"""What is in the queues, and when the periodic jobs are due: what commands, pages and the API show of a whole log."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from jobevents.errors import Misconfigured
+from jobevents.job import FAILED, QUEUED, RUNNING
+from jobevents.jobs import Jobs
+from jobevents.registry import JobDefinition
+from jobevents.store import RunFilter
+
+
+class QueueSeen(msgspec.Struct):
+    """A queue and what is in it."""
+
+    queue: str
+    queued: int = 0  # wait, those that are due later among them
+    running: int = 0
+    failed: int = 0  # have ended so
+    oldest_due: datetime | None = None  # the longest that a run has been due for
+    paused_by: str = ""  # who paused it, with the reason; "" while it is not paused
+
+
+class ScheduleSeen(msgspec.Struct):
+    """A periodic job."""
+
+    job: str
+    schedule: str  # as it is written in the registry
+    next_at: datetime | None  # the next tick
+    last_id: str = ""  # the run of the last one
+    last_state: str = ""
+    last_at: datetime | None = None  # when that was due
+
+
+def queues(jobs: Jobs) -> list[QueueSeen]:
+    """Return the queues by name, `default` and paused ones without jobs too: two counts by an index, and the pauses.
+
+    Raises:
+        Misconfigured: the log keeps no table of runs.
+    """
+    if jobs.desk is None:
+        raise Misconfigured("this log keeps no table of runs, so that its queues cannot be counted")
+    seen: dict[str, QueueSeen] = {"default": QueueSeen("default")}
+
+    def row(queue: str) -> QueueSeen:
+        return seen.setdefault(queue, QueueSeen(queue))
+
+    for one in jobs.desk.census.tally():
+        found = row(one.queue)
+        found.queued += one.jobs * (one.state == QUEUED)
+        found.running += one.jobs * (one.state == RUNNING)
+        found.failed += one.jobs * (one.state == FAILED)
+    for waiting in jobs.desk.census.waiting(jobs.emitter.clock()):
+        row(waiting.queue).oldest_due = waiting.oldest_due
+    for pause in jobs.paused():
+        if pause.kind == "queue":
+            by = pause.by or "somebody"
+            row(pause.name).paused_by = f"{by}: {pause.reason}" if pause.reason else by
+    return sorted(seen.values(), key=lambda one: one.queue)
+
+
+def schedules(jobs: Jobs, definitions: Iterable[JobDefinition]) -> list[ScheduleSeen]:
+    """Return the periodic ones among the kinds of jobs, each with the run of its last tick: one read each."""
+    return [_schedule(jobs, one) for one in definitions if one.schedule is not None]
+
+
+def _schedule(jobs: Jobs, one: JobDefinition) -> ScheduleSeen:
+    if one.schedule is None:
+        raise Misconfigured(f"job has no schedule job={one.name}")
+    last = jobs.runs.list(RunFilter(job=one.name, trigger="schedule", per_page=1)).runs
+    seen = ScheduleSeen(one.name, one.schedule_text, one.schedule.after(jobs.emitter.clock()))
+    for run in last:
+        seen.last_id, seen.last_state, seen.last_at = run.id, run.status, run.scheduled_at
+    return seen

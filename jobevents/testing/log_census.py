@@ -1,0 +1,130 @@
+"""The part of the log contract about counts over the rows, and lists of them that are followed from place to place."""
+
+# ruff: noqa: SIM300 - the expected value stands first
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobevents.census import Bar, Census, Tally, Waiting
+from jobevents.events import Event, JobCanceled, JobDeleted, JobQueued, JobStarted, JobSucceeded, new_event_id
+from jobevents.log import EventLog
+from jobevents.store import RunFilter
+from jobevents.testing.log_events import AT, queued
+from jobevents.testing.log_rows import store
+
+_START = AT.replace(microsecond=0)
+_MINUTE = timedelta(minutes=1)
+
+
+class LogCensus:
+    """Promises of logs that keep rows; `LogContract` includes them, and skips them where `keeps_rows` is False."""
+
+    keeps_rows = True
+
+    @pytest.fixture
+    def census(self, log: EventLog) -> Census:
+        """The counts of the log."""
+        if not self.keeps_rows:
+            pytest.skip("this log keeps no rows")
+        return log.recorder.desk.census  # type: ignore[attr-defined, no-any-return]  # recorders that keep rows have it
+
+    def test_nothing_to_count(self, log: EventLog, census: Census) -> None:
+        """Without jobs there is nothing, and no error."""
+        found = census.tally(), census.waiting(AT), census.series(_START, 60, 10), census.after(RunFilter(), "", 10)
+
+        assert ([], [], [], []) == tuple(map(list, found))
+
+    def test_jobs_by_queue_and_state(self, log: EventLog, census: Census) -> None:
+        """Every job counts once, in the state that it is in now; a deleted one does not."""
+        for job_id, queue in (("a", "slow"), ("b", "slow"), ("c", "fast"), ("d", "fast")):
+            store(log, [_queued(job_id, queue)])
+        store(log, [_event(JobStarted, "b", 2, attempt=1)])
+        store(log, [_event(JobDeleted, "d", 2)])
+
+        assert [Tally("fast", "queued", 1), Tally("slow", "queued", 1), Tally("slow", "running", 1)] == list(
+            census.tally()
+        )
+
+    def test_queues_that_wait(self, log: EventLog, census: Census) -> None:
+        """A queue waits since its first job was due: not for one that is due later, runs, or is delivered by others."""
+        store(log, [_queued("a", "slow", scheduled_at=AT + _MINUTE)])
+        store(log, [_queued("b", "slow", scheduled_at=AT + 2 * _MINUTE)])
+        store(log, [_queued("c", "later", scheduled_at=AT + 9 * _MINUTE)])
+        store(log, [_queued("d", "theirs", external=True)])
+        store(log, [_queued("e", "runs"), _event(JobStarted, "e", 2, attempt=1)])
+
+        assert [Waiting("slow", AT + _MINUTE)] == list(census.waiting(AT + 5 * _MINUTE))
+
+    def test_what_was_created_and_ended_when(self, log: EventLog, census: Census) -> None:
+        """Each bar counts from its first instant to the next one's; what lies outside is not counted."""
+        for job_id, start, end in (("a", 0, 30), ("b", 0, 61), ("c", 60, 119), ("d", 150, 179)):
+            first = _queued(job_id, "slow", at=_START + timedelta(seconds=start))
+            began = _event(JobStarted, job_id, 2, attempt=1, at=_START + timedelta(seconds=start))
+            done = _event(JobSucceeded, job_id, 3, start=2, at=_START + timedelta(seconds=end))
+            store(log, [first, began, done])
+        store(log, [_queued("x", "slow", at=_START - _MINUTE), _event(JobCanceled, "x", 2, at=_START)])
+        store(log, [_queued("y", "slow", at=_START + 3 * _MINUTE)])
+
+        ended = [bar for bar in census.series(_START, 60, 3) if bar.state]
+        created = [bar for bar in census.series(_START, 60, 3) if not bar.state]
+
+        assert {Bar(0, "canceled", 1, 0), Bar(0, "succeeded", 1, 30_000), Bar(1, "succeeded", 2, 120_000)} == {
+            bar for bar in ended if bar.number < 2
+        }
+        assert [Bar(2, "succeeded", 1, 29_000)] == [bar for bar in ended if bar.number == 2]
+        assert [Bar(0, "", 2, 0), Bar(1, "", 1, 0), Bar(2, "", 1, 0)] == created
+
+    def test_following_a_list(self, log: EventLog, census: Census) -> None:
+        """From place to place, every row is seen once, newest first, and those without a time in their id last."""
+        ids = [f"j-20260726-12000{second}-{letter}" for second in (1, 2) for letter in "ab"] + ["x-1", "y-2"]
+        for job_id in ids:
+            store(log, [queued(job_id)])
+
+        seen: list[str] = []
+        while part := census.after(RunFilter(), seen[-1] if seen else "", 4):
+            seen += [run.id for run in part]
+
+        assert [
+            *("j-20260726-120002-b", "j-20260726-120002-a", "j-20260726-120001-b", "j-20260726-120001-a"),
+            *("y-2", "x-1"),
+        ] == seen
+
+    @pytest.mark.parametrize(
+        ("wanted", "expected"),
+        [
+            (RunFilter(queue="slow"), ["b", "ab", "a"]),
+            (RunFilter(queue="slow", statuses=("running",)), ["b"]),
+            (RunFilter(prefix="a"), ["ab", "a"]),
+            (RunFilter(prefix="ab"), ["ab"]),
+            (RunFilter(prefix="A"), []),
+            (RunFilter(job="render", queue="fast"), ["c"]),
+            (RunFilter(from_=AT + _MINUTE), ["c"]),
+            (RunFilter(to=AT, prefix="a"), ["ab", "a"]),
+        ],
+    )
+    def test_following_what_matches(
+        self, log: EventLog, census: Census, wanted: RunFilter, expected: list[str]
+    ) -> None:
+        """Only rows that match are seen, by whatever the filter names; pages have the same."""
+        for job_id, queue in (("a", "slow"), ("ab", "slow"), ("b", "slow")):
+            store(log, [_queued(job_id, queue)])
+        store(log, [_event(JobStarted, "b", 2, attempt=1)])
+        store(log, [_queued("c", "fast", at=AT + _MINUTE)])
+
+        assert expected == [run.id for run in census.after(wanted, "", 10)]
+        assert expected == [run.id for run in log.recorder.runs.list(wanted).runs]  # type: ignore[attr-defined]
+
+
+def _queued(
+    job_id: str, queue: str, *, at: datetime = AT, scheduled_at: datetime | None = None, external: bool = False
+) -> Event:
+    first: JobQueued = queued(job_id)
+    return msgspec.structs.replace(first, queue=queue, at=at, scheduled_at=scheduled_at, external=external)
+
+
+def _event(kind: type[Event], job_id: str, version: int, **fields: Any) -> Event:  # Any: fields of several types
+    common: dict[str, Any] = {"job_id": job_id, "version": version, "id": new_event_id(), "at": AT}
+    return kind(**{**common, **fields})
