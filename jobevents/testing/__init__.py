@@ -8,6 +8,7 @@ import pytest
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in iter_modules(__path__)))
 
 from jobevents.testing.blobs import BlobsContract  # noqa: E402
+from jobevents.testing.bus import BusContract  # noqa: E402
 from jobevents.testing.clock import Clock  # noqa: E402
 from jobevents.testing.faults import Died, FailingBlobs  # noqa: E402
 from jobevents.testing.jobqueue import JobQueueContract  # noqa: E402
@@ -17,6 +18,7 @@ from jobevents.testing.log import LogContract  # noqa: E402
 
 __all__ = [
     "BlobsContract",
+    "BusContract",
     "Clock",
     "Died",
     "FailingBlobs",
