@@ -17,6 +17,7 @@ from rich.text import Text
 
 from jobevents import (
     cli_build,
+    cli_history,
     cli_keep,
     cli_pages,
     cli_run,
@@ -28,7 +29,7 @@ from jobevents import (
     doctor,
     wiring,
 )
-from jobevents.cli_options import AsJson, JobId, Url, open_jobs
+from jobevents.cli_options import AsJson, AsOf, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
 
 app = typer.Typer(
@@ -192,14 +193,21 @@ cli_pages.add_to(app)  # help shows commands in the order in which they come her
 
 
 @app.command()
-def show(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
-    """Show all that is known of a job now."""
+def show(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) -> None:
+    """Show all that is known of a job now, or was at a moment; --as-of '#3' is after its event 3.
+
+    At an instant the job is shown after the last of its events that says it was written by then, by its writer's clock,
+    with every event that was committed before that one, whatever those say.
+    """
     with open_jobs(url) as jobs:
-        job = jobs.job(job_id)
+        job = jobs.job(job_id) if as_of is None else cli_history.job_at(jobs, job_id, as_of)
+        last = jobs.log.head(job_id).version
     if console.wants_json(as_json):
         console.print_json(job)
-    else:
-        console.print_job(job, msgspec.to_builtins(job))
+        return
+    console.print_job(job, msgspec.to_builtins(job))
+    if as_of is not None:
+        console.note(f"as of {as_of}: after event {job.version} of {last}; all of them: jobevents events {job_id}")
 
 
 @app.command()
@@ -290,6 +298,7 @@ cli_run.add_to(app)
 cli_workers.add_to(app)
 cli_views.add_to(app)
 cli_build.add_to(app)
+cli_history.add_to(app)
 cli_keep.add_to(app)
 
 

@@ -8,7 +8,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 import typer
-from rich.progress import Progress
 
 from jobevents import console, wiring
 from jobevents.boundary import hide_password
@@ -48,9 +47,9 @@ def rebuild(
             count = wiring.roll_back(jobs, roll_back)
             console.answer({"build": roll_back, "restored": count}, f"{_many(count, 'blob')} put back", as_json)
             return
-        with _progress() as bar:
-            reading = bar.add_task("reading the log", total=None)
-            swapping = bar.add_task("comparing statuses", total=None)
+        with console.progress() as bar:
+            reading = bar.add_task("reading the log", total=0)
+            swapping = bar.add_task("comparing statuses", total=0)
             report = wiring.rebuild(
                 jobs,
                 list(dict.fromkeys(view or ())),
@@ -92,7 +91,7 @@ def import_records(
     from projections.joblist import collect
 
     blobs, prefix = _opened(source)
-    with open_jobs(url, create=True) as jobs, _progress() as bar:
+    with open_jobs(url, create=True) as jobs, console.progress() as bar:
         job_ids = collect(blobs, prefix)
         task = bar.add_task("importing", total=len(job_ids))
         report = jobs.import_records(
@@ -137,7 +136,3 @@ def _opened(source: str) -> tuple[Any, str]:
 
 def _many(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def _progress() -> Progress:
-    return Progress(console=console.err, transient=True, disable=not sys.stderr.isatty())

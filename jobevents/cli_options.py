@@ -19,6 +19,15 @@ Url = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as is done anyhow when the output is no terminal.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="WHEN",
+        help="As it was then: an instant with its zone (2026-11-28T09:14Z), -15m (s, m, h, d) for as long ago, or @1234 for "
+        "after event 1234 of the log, in the order in which all were committed.",
+    ),
+]
 JobId = Annotated[str, typer.Argument(help="The job's id.")]
 
 

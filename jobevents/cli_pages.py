@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jobevents import console
-from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.cli_options import AsJson, AsOf, Url, open_jobs
 from jobevents.errors import Corrupt, InvalidValue, NotFound
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
@@ -33,6 +33,7 @@ def list_jobs(
     after: Annotated[
         str | None, typer.Option(help="Go on from the cursor that a call before returned; '' begins.")
     ] = None,
+    as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first, by the second that an id names; ids that name none, like song-7, come last.
@@ -40,10 +41,21 @@ def list_jobs(
     Page numbers show the moment: a job that comes in moves the others on.
     Cursors (--after) show every job that is there throughout exactly once;
     they need the index that `jobevents project` keeps.
+
+    With --as-of the list is folded from the whole log: jobs that were there then, in the states they had, those deleted
+    since among them. An instant is held against each event's own time, by its writer's clock, job by job; @1234 against
+    the order in which events were committed, which is what every reader saw when event 1234 was.
     """
     if state not in ("", *State, OTHER):
         raise InvalidValue(f"no such state state={state!r:.80}; use one of {', '.join(State)} or {OTHER}")
     with open_jobs(url) as jobs:
+        if as_of is not None:
+            if after is not None:
+                raise InvalidValue(
+                    "--after does not go with --as-of: cursors are of the index as it is now; use --page"
+                )
+            _print_page(_page_as_of(jobs, as_of, state, job, queue, page, per_page), as_json, as_of)
+            return
         if after is not None:
             if job or queue or page != 1:
                 raise InvalidValue("--after goes with --state alone: the index knows neither kinds nor queues")
@@ -107,17 +119,39 @@ def _page_of_table(jobs: Jobs, wanted: RunFilter, page: int, per_page: int) -> "
     )
 
 
+def _page_as_of(
+    jobs: Jobs, as_of: str, state: str, name: str, queue: str, page: int, per_page: int
+) -> "StatusPage[Status]":
+    from projections import asof
+
+    moment = asof.parse(as_of, jobs.emitter.clock())
+    with console.progress() as bar:
+        reading = bar.add_task("reading the log", total=int(jobs.log.last_cursor() or 0))
+        return asof.page(
+            jobs,
+            moment,
+            state,
+            name=name,
+            queue=queue,
+            page=page,
+            per_page=per_page,
+            on_progress=lambda done, total: bar.update(reading, completed=done, total=total),
+        )
+
+
 def _paged(wanted: RunFilter, page: int, per_page: int) -> RunFilter:
     return RunFilter(job=wanted.job, statuses=wanted.statuses, queue=wanted.queue, page=page, per_page=per_page)
 
 
-def _print_page(page: "StatusPage[Status]", as_json: bool) -> None:
+def _print_page(page: "StatusPage[Status]", as_json: bool, as_of: str = "") -> None:
+    then = f" as of {as_of}" if as_of else ""
     if console.wants_json(as_json):
         console.print_json(page)
     elif not page.total:
-        console.note("no such jobs")
+        console.note(f"no such jobs{then}")
+        _print_left_out(page.left_out)
     else:
-        place = f"{page.from_}-{page.to} of {page.total} jobs, page {page.page} of {page.total_pages}"
+        place = f"{page.from_}-{page.to} of {page.total} jobs{then}, page {page.page} of {page.total_pages}"
         console.print_statuses(page.items, place)
         _print_left_out(page.left_out)
 

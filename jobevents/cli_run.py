@@ -4,6 +4,7 @@ import importlib
 import logging
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -31,23 +32,32 @@ def add_to(app: typer.Typer) -> None:
     app.command("resume")(resume)
 
 
-def load_registry(name: str) -> Registry:
-    """Import a registry by `module:name`, from the current directory too.
+def load_module(module_name: str) -> ModuleType:
+    """Import a module, from the current directory too.
 
     Raises:
-        InvalidValue: there is no such module, or it has no registry of that name.
+        InvalidValue: there is no such module.
     """
-    module_name, _, attribute = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not f"{module_name}.".startswith(f"{error.name}."):
             raise  # of something that the module imports
         raise InvalidValue(
             f"no such module module={module_name!r}; run it where `import {module_name}` works"
         ) from error
+
+
+def load_registry(name: str) -> Registry:
+    """Import a registry by `module:name`.
+
+    Raises:
+        InvalidValue: there is no such module, or it has no registry of that name.
+    """
+    module_name, _, attribute = name.partition(":")
+    module = load_module(module_name)
     found = getattr(module, attribute, None)
     if not isinstance(found, Registry):
         names = ", ".join(key for key, value in vars(module).items() if isinstance(value, Registry))

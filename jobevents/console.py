@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +30,7 @@ _STATE_STYLE = {
 }
 _CELL = 200  # characters of a value in a table
 _REASON = 40  # characters of a reason in a table
-_MESSAGE = 8 * 1024  # bytes of a line that stands alone
+MESSAGE = 8 * 1024  # bytes of a line that stands alone
 _UNSEEN = re.compile("[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What clean_text leaves, as it can be stored: controls of old terminals, and what turns the direction of writing."""
 
@@ -68,7 +69,8 @@ def local(when: datetime | None, *, short: bool = False) -> str:
     return when.strftime("%m-%d %H:%M" if when.year == today.year else "%Y-%m-%d")
 
 
-def _zone() -> str:
+def zone_name() -> str:
+    """Return the name of the viewer's zone now."""
     return datetime.now().astimezone().tzname() or "local time"
 
 
@@ -99,7 +101,7 @@ def print_statuses(statuses: Sequence[Status], place: str) -> None:
     ]
     if rows:
         print_table(["job", "state", "starts", "updated", "error or title", "kind"], rows)
-    note(f"{place}; times in {_zone()}, --json has them in UTC")
+    note(f"{place}; times in {zone_name()}, --json has them in UTC")
 
 
 def print_events(events: Sequence[Event]) -> None:
@@ -114,7 +116,7 @@ def print_events(events: Sequence[Event]) -> None:
         cells = [str(event.version), local(event.at, short=True), since, event.type, event.actor, what]
         rows.append([plain(cell) for cell in cells])
     print_table(["#", "at", "+s", "event", "actor", "reason and what"], rows)
-    note(f"times in {_zone()}; --json has all fields, and times in UTC")
+    note(f"times in {zone_name()}; --json has all fields, and times in UTC")
 
 
 def print_event(event: Event) -> None:
@@ -144,6 +146,26 @@ def _own(event: Event) -> str:
     return " ".join(texts)[:_CELL]
 
 
+def progress(*, hidden: bool = False) -> Progress:
+    """Return a bar for people on standard error: how much of how much, how long it took and will take; gone when it ends."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=hidden or not sys.stderr.isatty(),
+    )
+
+
+def print_json_line(data: bytes) -> None:
+    """Print one JSON document of many, a line each."""
+    sys.stdout.buffer.write(data + b"\n")
+
+
 def print_job(job: Job, values: Mapping[str, Any]) -> None:
     """Print all that is known of a job, a line each."""
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -166,12 +188,12 @@ def _local_text(text: str, *, short: bool = False) -> Text:
 
 def error(text: str) -> None:
     """Say on standard error what went wrong."""
-    err.print(Text.assemble(("error:", "red"), " ", plain(text, _MESSAGE)), soft_wrap=True)
+    err.print(Text.assemble(("error:", "red"), " ", plain(text, MESSAGE)), soft_wrap=True)
 
 
 def note(text: str, *, to_err: bool = False) -> None:
     """Say something beside the answer, on one line."""
-    (err if to_err else out).print(Text(plain(text, _MESSAGE).plain, "dim"), soft_wrap=True)
+    (err if to_err else out).print(Text(plain(text, MESSAGE).plain, "dim"), soft_wrap=True)
 
 
 def answer(value: Any, text: str, as_json: bool) -> None:
@@ -180,7 +202,7 @@ def answer(value: Any, text: str, as_json: bool) -> None:
         print_json(value)
         return
     for line in text.split("\n"):
-        out.print(plain(line, _MESSAGE), soft_wrap=True)
+        out.print(plain(line, MESSAGE), soft_wrap=True)
 
 
 def print_lines(lines: Sequence[JobLog]) -> None:
@@ -190,5 +212,5 @@ def print_lines(lines: Sequence[JobLog]) -> None:
     for line in lines:
         attrs = "".join(f" {key}={value}" for key, value in line.attrs.items())
         out.print(
-            plain(f"{local(line.at)} #{line.attempt} {line.level:<5} {line.message}{attrs}", _MESSAGE), soft_wrap=True
+            plain(f"{local(line.at)} #{line.attempt} {line.level:<5} {line.message}{attrs}", MESSAGE), soft_wrap=True
         )

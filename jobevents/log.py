@@ -6,6 +6,7 @@ events were committed, is a capability of the logs whose recorder has one sequen
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -25,6 +26,7 @@ from jobevents.events import Event
 from jobevents.job import Job
 from jobevents.limits import Limit
 
+_FEW = 50  # events of one job at a time: most have no more
 SCAN_BATCH = 500  # events a page of a scan: about 200 KiB
 
 
@@ -226,6 +228,10 @@ class EventLog:
         found = {record.job_id for record in self.scan(batch=batch)}
         for job_id in sorted(one for one in found if one >= start):
             yield from self.read_raw(job_id)
+
+    def records_of(self, job_id: str) -> list[Record]:
+        """Return one job's events as `by_job` gives them: undecoded, with their cursors where the log has one order."""
+        return list(takewhile(lambda one: one.job_id == job_id, self.by_job(job_id, batch=_FEW)))
 
     def _page(self, position: int, want: int) -> Sequence[Record]:
         try:

@@ -1,8 +1,9 @@
 """What the log says of a job: its status and all that is known of it now, its history, and how it was at an instant."""
 
 import copy
+from collections.abc import Iterable
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from jobevents import boundary, commands, ids, records
 from jobevents.emit import Emitter
@@ -71,26 +72,56 @@ class Reads:
             raise NotFound(f"no such job job_id={job_id}")
         return events
 
-    def status_at(self, job_id: str, when: datetime) -> Status:
-        """Return the status as it was at an instant: after the last event that was written by then.
+    def status_at(self, job_id: str, when: datetime | int) -> Status:
+        """Return the status as it was at an instant, or after one of the job's events.
+
+        An instant is compared with what events say of when they were written, by their writers' clocks. Order is by
+        version: the status is that after the last event written by then, with all that were committed before it, whatever
+        they say. So a clock that went wrong moves the end of what is folded, and never leaves a hole in it.
+
+        Args:
+            when: aware; or the version of the event.
 
         Raises:
-            NotFound: there was no such job then.
+            NotFound: there was no such job then, or no such event. Gone: it was deleted by then.
         """
         return records.status_as(Status, self.job_at(job_id, when))
 
-    def job_at(self, job_id: str, when: datetime) -> Job:
-        """Return all that was known of a job at an instant, as `status_at`.
+    def job_at(self, job_id: str, when: datetime | int) -> Job:
+        """Return all that was known of a job at an instant, or after one of its events: as `status_at`.
 
         Raises:
-            NotFound: there was no such job then.
+            NotFound: there was no such job then, or no such event. Gone: it was deleted by then.
         """
-        when = boundary.check_instant("when", when)
         events = self.history(job_id)
-        last = max((event.version for event in events if event.at <= when), default=0)
+        if isinstance(when, int):
+            if not 1 <= when <= len(events):
+                raise NotFound(f"no such event job_id={job_id} version={when} last={len(events)}")
+            last = when
+        else:
+            last = version_at(events, boundary.check_instant("when", when))
         if not last:
             raise NotFound(f"no such job then job_id={job_id} first={events[0].at.isoformat()}")
         return commands.must_exist(fold(events[:last]), job_id)
+
+
+class Told(Protocol):
+    """An event, as far as it says when it was written."""
+
+    @property
+    def version(self) -> int:
+        """Its place in the job's history."""
+        ...
+
+    @property
+    def at(self) -> datetime:
+        """Aware; by its writer's clock."""
+        ...
+
+
+def version_at(events: Iterable[Told], when: datetime) -> int:
+    """Return the version that a job had at an instant: that of its last event that says it was written by then; 0 for none."""
+    return max((event.version for event in events if event.at <= when), default=0)
 
 
 def checked_id(text: str) -> str:

@@ -13,7 +13,7 @@ from jobevents.blobs import MemoryBlobs
 from jobevents.emit import Emitter
 from jobevents.errors import AppendUnknown, JobEventsError, Unavailable
 from jobevents.jobs import Jobs
-from jobevents.log import EventLog
+from jobevents.log import EventLog, Record
 from jobevents.store import JobLog
 from tests.clock import Clock
 
@@ -72,6 +72,11 @@ class FailingRecorder(MemoryRecorder):
         """Read events, if it is not told otherwise."""
         self._pass()
         return super().select_events(originator_id, **kwargs)
+
+    def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
+        """Read events job by job, if it is not told otherwise."""
+        self._pass()
+        return super().iter_by_job(start, batch)
 
     def _pass(self) -> None:
         if self._refuses is not None:

@@ -1,0 +1,166 @@
+"""The commands that read history, as an operator types them: at a terminal of 80 columns, and in a pipe."""
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobevents import connect
+from jobevents.events import CancelRequested, JobCanceled, JobFailed, JobSkipped, JobStarted
+from tests.cli import CommandLine
+from tests.cli import jobevents as jobevents  # a fixture
+from tests.jobstates import LIVES, bring, tell
+
+URL = "sqlite:///jobs.db?synchronous=normal"
+VIEW = """
+class Durations:
+    def __init__(self):
+        self.seen = 0
+
+    def apply(self, event):
+        if event.type == "JobFailed":
+            raise ValueError("no failures, please")
+        self.seen += 1
+
+    def result(self):
+        return {"seen": self.seen}
+
+
+kept = []
+
+
+def keep(event):
+    kept.append(event)
+
+
+number = 7
+"""
+
+
+@pytest.fixture
+def job_id(jobevents: CommandLine) -> str:
+    """A job that was started, asked to stop, and stopped, in a log with one of every life."""
+    with connect(URL, actor="ana") as jobs:
+        for life in LIVES:
+            bring(jobs, life)
+        made = jobs.submit("render", reason="nightly")
+        tell(jobs, made, partial(JobStarted, attempt=1, worker="w1"), CancelRequested)
+        tell(jobs, made, partial(JobCanceled, start=2))
+    return made
+
+
+def test_why_is_read_at_a_glance(jobevents: CommandLine, job_id: str) -> None:
+    """At a terminal: the job and its state, the reason in a sentence, then event by event, within 80 columns."""
+    told = jobevents("why", job_id, at_terminal=True)
+
+    lines = told.out.splitlines()
+    assert (0, f"{job_id}  canceled") == (told.code, lines[0])
+    assert lines[1].startswith("It was canceled at ")
+    assert "#1" in told.out
+    assert "ana queued render: nightly." in told.out
+    assert "the cancel won." in told.out
+    assert max(map(len, lines[1:-1])) <= 80
+
+
+def test_why_in_a_pipe_is_the_sentences(jobevents: CommandLine, job_id: str) -> None:
+    """For programs: each sentence with what it is about, its event and the state after it."""
+    told = jobevents("why", job_id).json
+
+    assert ["state", "wanted", "started", "cancel", "ended", "sum"] == [one["kind"] for one in told]
+    assert ["canceled", "queued", "running", "running", "canceled", "canceled"] == [one["state"] for one in told]
+
+
+def test_why_it_was_so_then(jobevents: CommandLine, job_id: str) -> None:
+    """As of an event, only what was known then is told."""
+    told = jobevents("why", job_id, "--as-of", "#2").json
+
+    assert ["state", "wanted", "started"] == [one["kind"] for one in told if one["kind"] != "sum"]
+    assert "running" == told[0]["state"]
+
+
+def test_why_escapes_what_others_wrote(jobevents: CommandLine) -> None:
+    """A text of a worker moves no cursor and is no markup of ours."""
+    with connect(URL) as jobs:
+        made = jobs.submit("render")
+        tell(jobs, made, partial(JobStarted, attempt=1))
+        tell(jobs, made, partial(JobFailed, start=2, error="\x1b[2J[red]gone[/red]"))
+
+    told = jobevents("why", made, at_terminal=True)
+
+    assert "\x1b" not in told.out
+    assert "[red]gone[/red]" in told.out
+
+
+def test_show_as_of(jobevents: CommandLine, job_id: str) -> None:
+    """A job as it was after an event, at a place in the log or at an instant; each says after which event that is."""
+    assert "running" == jobevents("show", job_id, "--as-of", "#3").json["state"]
+    told = jobevents("show", job_id, "--as-of", "#2", at_terminal=True)
+    assert "as of #2: after event 2 of 4" in told.out
+    last = jobevents("events", job_id).json[-1]["at"]
+    assert "canceled" == jobevents("show", job_id, "--as-of", last).json["state"]
+    assert (1, True) == ((bad := jobevents("show", job_id, "--as-of", "-1h")).code, "no such job then" in bad.err)
+    assert 2 == jobevents("show", job_id, "--as-of", "yesterday").code
+
+
+def test_list_as_of(jobevents: CommandLine, job_id: str) -> None:
+    """The list of another moment: jobs of then in their states of then, counted, and said to be of then."""
+    now = jobevents("list", "--as-of", "2100-01-01T00:00Z").json
+    assert jobevents("list").json["total"] == now["total"] == len(LIVES)
+
+    assert 1 == jobevents("list", "--as-of", "@1").json["total"]
+    assert ["running"] == [
+        one["state"] for one in jobevents("list", "--as-of", "@3", "--state", "running").json["items"]
+    ]
+    told = jobevents("list", "--as-of", "@3", at_terminal=True)
+    assert "of 2 jobs as of @3" in told.out
+    assert "no such jobs as of -1d" in jobevents("list", "--as-of", "-1d", at_terminal=True).out
+    assert 2 == jobevents("list", "--as-of", "#3").code
+    assert 2 == jobevents("list", "--as-of", "@3", "--after", "").code
+
+
+def test_a_replay_in_a_pipe_is_the_logs_own_bytes(jobevents: CommandLine, job_id: str) -> None:
+    """A line an event, byte for byte as it is stored."""
+    with connect(URL) as jobs:
+        stored = [record.data.decode() for record in jobs.log.scan()]
+
+    assert stored == jobevents("replay").out.splitlines()
+    assert stored[2:5] == jobevents("replay", "--since", "@2", "--until", "@5").out.splitlines()
+    one = jobevents("replay", "--job", job_id, "--type", "JobCanceled").out.splitlines()
+    assert [job_id] == [msgspec.json.decode(line)["job_id"] for line in one]
+    assert "JobCanceled" in jobevents("replay", "--job", job_id, at_terminal=True).out
+
+
+def test_history_into_a_view_of_ones_own(jobevents: CommandLine, job_id: str, tmp_path: Path) -> None:
+    """A class is made, an object or a function taken; what it raises at ends it, or is named and passed over."""
+    (tmp_path / "own_views.py").write_text(VIEW)
+
+    stopped = jobevents("replay", "--view", "own_views:Durations")
+    assert 1 == stopped.code
+    assert "type=JobFailed error=ValueError: no failures, please" in stopped.err
+
+    went_on = jobevents("replay", "--view", "own_views:Durations", "--go-on")
+    assert 1 == went_on.code
+    assert "passed over: " in went_on.err
+    with connect(URL) as jobs:
+        total = int(jobs.log.last_cursor())
+    assert {"events": total - 2, "troubles": 2, "result": {"seen": total - 2}} == went_on.json
+
+    kept = jobevents("replay", "--view", "own_views:keep", "--type", JobSkipped.__name__, at_terminal=True)
+    assert (0, True) == (kept.code, kept.out.startswith("1 event into own_views:keep"))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no_such_module:x", "no such module"),
+        ("own_views:Nope", "no such view"),
+        ("own_views:number", "takes no events"),
+    ],
+)
+def test_a_view_that_is_none(jobevents: CommandLine, tmp_path: Path, job_id: str, name: str, says: str) -> None:
+    (tmp_path / "own_views.py").write_text(VIEW)
+
+    told = jobevents("replay", "--view", name)
+
+    assert (2, True) == (told.code, says in told.err)
