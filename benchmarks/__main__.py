@@ -21,8 +21,6 @@ from benchmarks.rows import HOLDS, ROWS
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the rows asked for and return the exit code: with --check, 1 when something does not hold or gave no figure."""
     asked = _parser().parse_args(arguments)
-    if asked.peers:
-        peers.install()
     unknown = set(asked.rows) - {row.name for row in ROWS}
     if unknown:
         print(
@@ -31,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     before = read_figures(asked.compare) if asked.compare else None
     rows = [row for row in ROWS if not asked.rows or row.name in asked.rows]
+    if asked.peers:
+        peers.install({one.needs for row in rows for one in row.contenders if one.needs})
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=asked.directory) as scratch:
         wrong = run(rows, HOLDS, asked.scale, Path(scratch), console=_console(), json_to=asked.json, before=before)
     if asked.check:
@@ -63,7 +63,12 @@ def run(
     if json_to is not None:
         json_to.write_text(json.dumps(as_json(host, results, verdicts), indent=1) + "\n")
     silent = [f"{place}: {result.error}" for place, result in results.items() if result.error and not result.is_missing]
-    return [*silent, *(f"does not hold: {verdict.text}" for verdict in verdicts if not verdict.holds)]
+    wrong = [
+        f"{place}: {result.verdict.lost} jobs lost, {result.verdict.doubled} run twice"
+        for place, result in results.items()
+        if place.contender.startswith("ours") and result.verdict is not None and any(result.verdict)
+    ]
+    return [*silent, *wrong, *(f"does not hold: {verdict.text}" for verdict in verdicts if not verdict.holds)]
 
 
 def _console() -> Console:
@@ -79,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--compare", type=Path, metavar="FILE", help="say what changed since an earlier --json")
     parser.add_argument("--check", action="store_true", help="exit 1 when something that must hold does not")
     parser.add_argument(
-        "--peers", action="store_true", help=f"first install {', '.join(peers.DISTRIBUTIONS)} into .venv-bench"
+        "--peers",
+        action="store_true",
+        help="first install what the rows' peers need, each into an environment below .venv-bench",
     )
     parser.add_argument(
         "--directory", type=Path, default=ROOT, help="on the disk to measure; by default that of the checkout"

@@ -1,10 +1,14 @@
 """What readings come to: median and spread, ratios of neighbouring repetitions, and whether what must hold does."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
 from benchmarks.model import AtLeast, Hold, Place, Result, Under
+
+_QUANTILES = {"median": 0.5, "p99": 0.99}
+_UNDER = {"seconds": "s", "median": "(s or cores) in the middle", "peak_mb": "MB at its peak"}
 
 Results: TypeAlias = Mapping[Place, Result]
 
@@ -31,6 +35,11 @@ def spread(figures: Sequence[float]) -> Spread:
     return Spread(median(figures), min(figures), max(figures))
 
 
+def quantile(figures: Sequence[float], of: float) -> float:
+    """Return the least of 1..n figures that so large a part of them does not exceed."""
+    return sorted(figures)[max(0, math.ceil(of * len(figures)) - 1)]
+
+
 def times_as_fast(fast: Result, than: Result, *, cpu: bool = False) -> float | None:
     """Return how many times as fast (or as small) one is as another; None when either has no readings.
 
@@ -41,22 +50,34 @@ def times_as_fast(fast: Result, than: Result, *, cpu: bool = False) -> float | N
     return median(ratios) if ratios else None
 
 
+def _times_by(fast: Result, than: Result, part: float) -> float | None:
+    """Return how many times as fast one is as another at a quantile of each; None when either has no readings."""
+    if not fast.readings or not than.readings:
+        return None
+    slower, faster = (quantile([reading.figure for reading in one.readings], part) for one in (than, fast))
+    return slower / faster
+
+
 def judge(hold: Hold, results: Results) -> Verdict | None:
     """Return whether a Hold holds; None when its row was not measured."""
     match hold:
-        case AtLeast(fast, times, than):
+        case AtLeast(fast, times, than, by):
             if fast not in results or than not in results:
                 return None
-            found = times_as_fast(results[fast], results[than])
-            text = f"{fast} at least {times:g} x as fast as {than}"
+            pair = results[fast], results[than]
+            found = times_as_fast(*pair) if by == "pairs" else _times_by(*pair, _QUANTILES[by])
+            text = f"{fast} at least {times:g} x as fast as {than}{'' if by == 'pairs' else f' by {by}'}"
             return Verdict(hold, text, found, found is not None and found >= times)
         case Under(place, what, bound):
             if place not in results:
                 return None
             result = results[place]
-            seconds = min((reading.figure for reading in result.readings), default=None)
-            figure = seconds if what == "seconds" else result.peak_mb or None
-            text = f"{place} under {bound:g} {'s' if what == 'seconds' else 'MB at its peak'}"
+            figures = [reading.figure for reading in result.readings]
+            if what == "peak_mb":
+                figure = result.peak_mb or None
+            else:  # the fastest, since noise only adds, or the one in the middle
+                figure = (min if what == "seconds" else median)(figures) if figures else None
+            text = f"{place} under {bound:g} {_UNDER[what]}"
             return Verdict(hold, text, figure, figure is not None and figure < bound)
 
 

@@ -8,9 +8,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from benchmarks import peers
 from benchmarks.model import SCALES, Scale
 
-_DISTRIBUTIONS = ("jobevents", "eventsourcing", "msgspec", "lru-dict", "cachetools")
+_DISTRIBUTIONS = ("jobevents", "eventsourcing", "msgspec", "lru-dict", "psycopg")
 
 
 def describe(scratch: Path, scale: Scale) -> dict[str, str]:
@@ -22,6 +23,7 @@ def describe(scratch: Path, scale: Scale) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
         **{name: _version(name) for name in _DISTRIBUTIONS},
+        "peers": ", ".join(f"{name} {found}" for name, found in peers.versions(peers.DISTRIBUTIONS).items()),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": f"{os.cpu_count()} x {_first_value('/proc/cpuinfo', 'model name') or platform.processor() or 'unknown'}",
         "memory": _first_value("/proc/meminfo", "MemTotal") or "unknown",

@@ -14,6 +14,8 @@ from typing import Self
 
 from benchmarks import peers
 from benchmarks.model import Contender, Reading, Result, Row, Scale, Sizes
+from benchmarks.servers import NoServer, Servers
+from benchmarks.tally import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 _ENDING_S = 30.0  # to close what it has open
@@ -96,8 +98,9 @@ def measure(rows: Iterable[Row], scale: Scale, scratch: Path) -> Iterator[tuple[
     Args:
         scratch: an empty directory on the disk that is to be measured.
     """
-    for row in rows:
-        yield row, _measure_row(row, scale, scratch)
+    with Servers(scratch) as servers:
+        for row in rows:
+            yield row, _measure_row(row, scale, scratch, servers)
 
 
 def size_of(contender: Contender, row: Row, scale: Scale) -> int:
@@ -106,15 +109,16 @@ def size_of(contender: Contender, row: Row, scale: Scale) -> int:
     return size
 
 
-def _measure_row(row: Row, scale: Scale, scratch: Path) -> list[Result]:
+def _measure_row(row: Row, scale: Scale, scratch: Path, servers: Servers) -> list[Result]:
     results = {one.name: Result(one, size_of(one, row, scale)) for one in row.contenders}
     with contextlib.ExitStack() as stack:
         running: dict[str, Process] = {}
         for name, result in results.items():
             try:
-                running[name] = stack.enter_context(_start(row, result, scratch, getattr(TIMEOUT_S, scale)))
-            except (Crashed, peers.Missing) as error:
-                results[name] = result._replace(error=str(error), is_missing=isinstance(error, peers.Missing))
+                url = servers.database(row, result.contender)
+                running[name] = stack.enter_context(_start(row, result, scratch, url, getattr(TIMEOUT_S, scale)))
+            except (Crashed, peers.Missing, NoServer) as error:
+                results[name] = result._replace(error=str(error), is_missing=not isinstance(error, Crashed))
         for _ in range(getattr(row.repetitions, scale)):
             for name, process in list(running.items()):
                 try:
@@ -126,7 +130,7 @@ def _measure_row(row: Row, scale: Scale, scratch: Path) -> list[Result]:
 
 
 @contextlib.contextmanager
-def _start(row: Row, result: Result, scratch: Path, timeout_s: float) -> Iterator[Process]:
+def _start(row: Row, result: Result, scratch: Path, url: str, timeout_s: float) -> Iterator[Process]:
     """Start a contender's process, and wait until it is ready."""
     contender, size = result.contender, result.size
     own = scratch / row.name / contender.name.replace(" ", "-")
@@ -136,7 +140,8 @@ def _start(row: Row, result: Result, scratch: Path, timeout_s: float) -> Iterato
         prepared = scratch / f"{contender.prepare.replace(':', '.')}-{size}"
         _prepare(contender.prepare, size, prepared, timeout_s)
     python = peers.python_for(contender)
-    with Process(python, [contender.target, str(size), str(own), str(prepared)], timeout_s) as process:
+    arguments = [contender.target, str(size), str(own), str(prepared), json.dumps(contender.told), url]
+    with Process(python, arguments, timeout_s) as process:
         process.answer()
         yield process
 
@@ -147,7 +152,8 @@ def _prepare(target: str, size: int, directory: Path, timeout_s: float) -> None:
         return
     directory.mkdir()
     try:
-        with Process(sys.executable, [target, str(size), str(directory), str(directory)], timeout_s) as process:
+        arguments = [target, str(size), str(directory), str(directory), "{}", ""]
+        with Process(sys.executable, arguments, timeout_s) as process:
             process.answer()
     except Crashed:
         shutil.rmtree(directory)
@@ -156,6 +162,9 @@ def _prepare(target: str, size: int, directory: Path, timeout_s: float) -> None:
 
 def _with(result: Result, row: Row, answer: dict[str, float]) -> Result:
     amount = answer["amount"]
-    figure = answer["seconds"] / amount if row.unit == "s" else amount
+    figure = answer.get("figure", answer["seconds"] / amount if row.unit == "s" else amount)
     reading = Reading(figure, answer["cpu_s"] / amount)
-    return result._replace(readings=(*result.readings, reading), peak_mb=answer["peak_mb"])
+    verdict = result.verdict
+    if "lost" in answer:  # each account is of all repetitions until then
+        verdict = Verdict(int(answer["lost"]), int(answer["doubled"]))
+    return result._replace(readings=(*result.readings, reading), peak_mb=answer["peak_mb"], verdict=verdict)

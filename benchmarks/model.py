@@ -1,13 +1,26 @@
 """What is measured: rows of contenders, and the ratios between them that must hold. Plain data, standard library only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from benchmarks.tally import Verdict
+
 Scale = Literal["tiny", "small", "full"]
+Unit = Literal["s", "bytes", "cores"]  # an operation's time, a size, how much of a core is taken
 SCALES: tuple[Scale, ...] = ("tiny", "small", "full")  # tiny only shows that every row runs
 
-Work: TypeAlias = Callable[[], float]
+
+class Done(NamedTuple):
+    """What a timed work did, where a number does not say all."""
+
+    amount: float  # operations, or in a row of sizes the size
+    figure: float | None = None  # what it measured itself, instead of its time by the amount
+    cpu_s: float = 0.0  # of processes that go on
+    settle: Callable[[], Verdict] | None = None  # called afterwards, untimed: what became of its jobs
+
+
+Work: TypeAlias = Callable[[], float | Done]
 """What is timed; it returns the number of operations that it did, or in a row of sizes the size."""
 
 Repeat: TypeAlias = Callable[[], Work]
@@ -20,6 +33,8 @@ class Setting(NamedTuple):
     size: int  # how much, in the unit that its row names
     own: Path  # an empty directory
     prepared: Path  # the directory that its `prepare` filled
+    told: Mapping[str, str | int] = {}  # what the contender's row tells it besides
+    url: str = ""  # of an empty Postgres database, if the row is about one
 
 
 class Sizes(NamedTuple):
@@ -38,7 +53,8 @@ class Contender(NamedTuple):
     what: str  # what it does, for people
     sizes: Sizes | None = None  # its row's, if not given
     prepare: str = ""  # "module:function": Setting -> None; fills `prepared`, once a run and size
-    needs: str = ""  # a distribution that the project does not depend on: measured in the peers' environment
+    needs: str = ""  # a distribution that the project does not depend on: measured in an environment of its own
+    told: Mapping[str, str | int] = {}  # what its target is told besides
 
 
 class Row(NamedTuple):
@@ -51,8 +67,9 @@ class Row(NamedTuple):
     why: str  # what a user feels of it
     sizes: Sizes
     contenders: tuple[Contender, ...]
-    unit: Literal["s", "bytes"] = "s"  # an operation's time, or a size
+    unit: Unit = "s"
     repetitions: Sizes = Sizes(tiny=1, small=5, full=11)  # of each contender, in turns
+    server: Literal["", "postgres"] = ""  # what its contenders need
 
 
 class Place(NamedTuple):
@@ -67,18 +84,21 @@ class Place(NamedTuple):
 
 
 class AtLeast(NamedTuple):
-    """A contender must be at least `times` as fast as another: the median over pairs of neighbouring repetitions."""
+    """A contender must be at least `times` as fast as another."""
 
     fast: Place
     times: float
     than: Place
+    by: Literal["pairs", "median", "p99"] = "pairs"  # the median over pairs of neighbouring repetitions; each one's own
 
 
 class Under(NamedTuple):
     """A contender must stay under a bound."""
 
     place: Place
-    what: Literal["seconds", "peak_mb"]  # the fastest repetition, since noise only adds; the process's peak memory
+    what: Literal[
+        "seconds", "median", "peak_mb"
+    ]  # the fastest repetition, since noise only adds; the process's peak memory
     bound: float
 
 
@@ -88,7 +108,7 @@ Hold: TypeAlias = AtLeast | Under
 class Reading(NamedTuple):
     """One repetition, as it was measured."""
 
-    figure: float  # seconds an operation, or the size
+    figure: float  # in the row's unit
     cpu_s: float  # an operation, all threads and child processes
 
 
@@ -101,3 +121,4 @@ class Result(NamedTuple):
     peak_mb: float = 0.0  # most memory its process ever held
     error: str = ""  # why there are no more readings
     is_missing: bool = False  # it is a peer that is not installed
+    verdict: Verdict | None = None  # in a row of jobs: what became of them in all repetitions

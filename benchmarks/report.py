@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import Results, Spread, Verdict, spread, times_as_fast
+from benchmarks.figures import Results, Spread, Verdict, quantile, spread, times_as_fast
 from benchmarks.model import AtLeast, Place, Result, Row
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (0.0, "ns"))
@@ -28,7 +28,7 @@ def show_row(console: Console, row: Row, results: Sequence[Result]) -> None:
     for name, text in (("size", row.size), ("durability", row.durability), ("why", row.why)):
         console.print(f"  {name}: {text}", highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("", "size", "median", "spread", "CPU", "peak", "ours is", "by CPU", ""):
+    for heading in ("", "size", "median", "spread", "p99", "CPU", "peak", "ours is", "by CPU", ""):
         table.add_column(heading, justify="left" if heading == "" else "right")
     ours = next((result for result in results if result.contender.name == "ours"), None)
     for result in results:
@@ -39,7 +39,7 @@ def show_row(console: Console, row: Row, results: Sequence[Result]) -> None:
 def _cells(row: Row, result: Result, ours: Result | None) -> list[str]:
     name, size = result.contender.name, f"{result.size:,}"
     if not result.readings:
-        return [name, size, "-", "", "", "", "", "", f"no figure: {result.error}"]
+        return [name, size, "-", "", "", "", "", "", "", f"no figure: {result.error}"]
     figures = spread([reading.figure for reading in result.readings])
     cpu = spread([reading.cpu_s for reading in result.readings])
     compared = ours is not None and result is not ours
@@ -48,11 +48,12 @@ def _cells(row: Row, result: Result, ours: Result | None) -> list[str]:
         size,
         _shown(figures.median, row.unit),
         f"{_shown(figures.low, row.unit)} .. {_shown(figures.high, row.unit)}",
+        _shown(quantile([reading.figure for reading in result.readings], 0.99), row.unit),
         _shown(cpu.median, "s") if row.unit == "s" else "",
         f"{result.peak_mb:.0f} MB",
         _times(times_as_fast(ours, result)) if ours and compared else "",
         _times(times_as_fast(ours, result, cpu=True)) if ours and compared and row.unit == "s" else "",
-        f"{result.contender.what}{f'; then {result.error}' if result.error else ''}",
+        f"{_account(result)}{result.contender.what}{f'; then {result.error}' if result.error else ''}",
     ]
 
 
@@ -80,6 +81,7 @@ def as_json(host: Mapping[str, str], results: Results, verdicts: Sequence[Verdic
                 "size": result.size,
                 "peak_mb": round(result.peak_mb, 1),
                 "error": result.error,
+                "verdict": result.verdict and result.verdict._asdict(),
                 "figures": [reading.figure for reading in result.readings],
                 "cpu_s": [reading.cpu_s for reading in result.readings],
             }
@@ -104,7 +106,7 @@ def show_comparison(console: Console, before: Mapping[Place, Spread], results: R
         if place in before and result.readings:
             then, now = before[place], spread([reading.figure for reading in result.readings])
             table.add_row(str(place), f"{then.median:.3g}", f"{now.median:.3g}", *_change(then, now))
-    console.print("\n[bold]compared with the earlier run[/bold] (seconds an operation, or bytes)")
+    console.print("\n[bold]compared with the earlier run[/bold] (in the unit of each row)")
     console.print(table, highlight=False)
 
 
@@ -117,9 +119,16 @@ def _change(then: Spread, now: Spread) -> tuple[str, str]:
     return f"{now.median / then.median:.2f} x", word
 
 
+def _account(result: Result) -> str:
+    verdict = result.verdict
+    return "" if verdict is None else f"lost {verdict.lost}, doubled {verdict.doubled}; "
+
+
 def _shown(figure: float, unit: str) -> str:
     if unit == "bytes":
         return f"{figure:,.0f} B"
+    if unit == "cores":
+        return f"{figure:.2%}"
     name = next(name for least, name in _UNITS if figure >= least)
     return f"{figure * _SCALE[name]:.3g} {name}"
 

@@ -1,6 +1,7 @@
 """The rows, and what must hold between their contenders. Names are kept: `--compare` finds a row by its name."""
 
 from benchmarks.model import AtLeast, Contender, Hold, Place, Row, Sizes, Under
+from benchmarks.queue_rows import QUEUE_HOLDS, QUEUE_ROWS
 
 _HISTORY_5 = "benchmarks.histories:of_5"
 _HISTORY_20 = "benchmarks.histories:of_20"
@@ -248,6 +249,7 @@ ROWS: tuple[Row, ...] = (
         ),
         unit="bytes",
     ),
+    *QUEUE_ROWS,
 )
 
 HOLDS: tuple[Hold, ...] = (
@@ -257,4 +259,5 @@ HOLDS: tuple[Hold, ...] = (
     AtLeast(Place("pages", "ours"), 0.5, Place("pages", "ours, few")),
     Under(Place("rebuild", "ours"), "peak_mb", 300),
     Under(Place("import", "ours"), "seconds", 0.150),
+    *QUEUE_HOLDS,
 )

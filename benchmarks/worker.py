@@ -1,4 +1,4 @@
-"""One contender in this process: `python -m benchmarks.worker TARGET SIZE OWN PREPARED` repeats once for each line it reads.
+"""One contender in this process: `python -m benchmarks.worker TARGET SIZE OWN PREPARED TOLD URL` repeats for each line it reads.
 
 Each answer is a line of JSON on the standard output. Standard library only: it also runs where only a peer is installed.
 """
@@ -14,22 +14,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.model import Repeat, Setting
+from benchmarks.model import Done, Repeat, Setting
 
 
 def main() -> None:
     """Set the contender up, repeat once uncounted, then measure a repetition for each line on the standard input."""
-    target, size, own, prepared = sys.argv[1:]
+    target, size, own, prepared, told, url = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a contender prints is no answer
     function = load(target)
-    setting = Setting(int(size), Path(own), Path(prepared))
+    setting = Setting(int(size), Path(own), Path(prepared), json.loads(told), url)
     made: AbstractContextManager[Repeat] | None = function(setting)
     if made is None:  # a prepare function: all is done
         _say(answers, {})
         return
     with made as repeat:
-        repeat()()
+        _measure(repeat)
         _say(answers, {})
         for _ in sys.stdin:
             _say(answers, _measure(repeat))
@@ -45,9 +45,15 @@ def _measure(repeat: Repeat) -> dict[str, float]:
     work = repeat()
     gc.collect()
     cpu_s, started = _cpu_s(), time.perf_counter()
-    amount = work()
+    did = work()
     seconds, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_s
-    return {"amount": amount, "seconds": seconds, "cpu_s": cpu_s, "peak_mb": _peak_mb()}
+    done = did if isinstance(did, Done) else Done(did)
+    answer = {"amount": done.amount, "seconds": seconds, "cpu_s": cpu_s + done.cpu_s, "peak_mb": _peak_mb()}
+    if done.figure is not None:
+        answer["figure"] = done.figure
+    if done.settle is not None:
+        answer["lost"], answer["doubled"] = done.settle()
+    return answer
 
 
 def _cpu_s() -> float:

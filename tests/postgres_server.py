@@ -11,10 +11,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psycopg
-import pytest
 from psycopg import sql
 
 _INSTALL = "apt-get install postgresql"
@@ -30,6 +29,13 @@ _SETTINGS = {
 }
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PASSWORD = "correct horse"  # of the user `secured`, the only one who is asked
+
+
+class NoServer(Exception):
+    """There is no server here that could be started; says why, and what brings it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}. Run: {_INSTALL}")
 
 
 class Cluster:
@@ -65,7 +71,7 @@ class Cluster:
             **self._as,
         )
         if made.returncode:
-            _unavailable(f"initdb failed: {made.stderr[-300:]}")
+            raise NoServer(f"initdb failed: {made.stderr[-300:]}")
         hba = self._data / "pg_hba.conf"
         hba.write_text(
             "host all secured 127.0.0.1/32 scram-sha-256\nhost postgres barred 127.0.0.1/32 reject\n"
@@ -96,7 +102,8 @@ class Cluster:
                 self.connect().close()
                 return
             time.sleep(0.02)
-        _unavailable(f"Postgres does not answer: {self._log.read_text(errors='replace')[-500:]}")
+        self.stop(signal.SIGQUIT)
+        raise NoServer(f"Postgres does not answer: {self._log.read_text(errors='replace')[-500:]}")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: by SIGQUIT at once, as if it had crashed."""
@@ -121,7 +128,7 @@ class Cluster:
 
 
 def binaries() -> Path:
-    """Return the directory of the programs; without one, skip the tests or fail them."""
+    """Return the directory of the programs; raises NoServer without one."""
     on_path = shutil.which("initdb")
     found = [Path(on_path).parent] if on_path else []
     for place in _PLACES:
@@ -129,11 +136,11 @@ def binaries() -> Path:
     for directory in found:
         if (directory / "initdb").exists() and (directory / "postgres").exists():
             return directory
-    return _unavailable("PostgreSQL is not installed")
+    raise NoServer("PostgreSQL is not installed")
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end the server when the tests are killed, where it can."""
+    """Have the kernel end the server when whoever started it is killed, where it can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
@@ -142,12 +149,4 @@ def _unprivileged() -> pwd.struct_passwd:
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name)
-    return _unavailable("Postgres does not run as root, and there is no user postgres or nobody")
-
-
-def _unavailable(reason: str) -> NoReturn:
-    """Skip aloud, for somebody without the server; fail where everything is to be tested."""
-    message = f"{reason}; the log in Postgres is NOT tested. Run: {_INSTALL}"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
+    raise NoServer("Postgres does not run as root, and there is no user postgres or nobody")

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from benchmarks import __main__ as command
 from benchmarks import peers
 from benchmarks.figures import by_place, judge, spread, times_as_fast
 from benchmarks.measure import measure
-from benchmarks.model import AtLeast, Contender, Place, Reading, Repeat, Result, Row, Setting, Sizes, Under, Work
+from benchmarks.model import AtLeast, Contender, Done, Place, Reading, Repeat, Result, Row, Setting, Sizes, Under, Work
 from benchmarks.report import as_json, read_figures, show_comparison, show_row
 from benchmarks.rows import HOLDS, ROWS
+from benchmarks.tally import Tally
 
 ONE = Sizes(3, 3, 3)
 
@@ -60,6 +61,16 @@ def printing(setting: Setting) -> Iterator[Repeat]:
 
 
 @contextmanager
+def losing(setting: Setting) -> Iterator[Repeat]:
+    """A contender that measures itself, and loses one of its jobs and doubles another."""
+    tally = Tally(setting.own / "tally")
+    for number in (0, 1, 1):
+        tally.record(number)
+    yield lambda: lambda: Done(1, figure=0.25, settle=lambda: tally.verdict(submitted=4, waiting=1))
+    tally.close()
+
+
+@contextmanager
 def reading(setting: Setting) -> Iterator[Repeat]:
     """A contender that needs what was prepared."""
     yield lambda: lambda: len((setting.prepared / "made").read_text())
@@ -96,11 +107,14 @@ def printed(one: Console) -> str:
 @pytest.mark.parametrize("one", ROWS, ids=[one.name for one in ROWS])
 @pytest.mark.slow
 def test_every_row_runs(one: Row, tmp_path: Path) -> None:
-    """At a tiny size, every contender that is installed gives a figure."""
-    measured = {found.name: results for found, results in measure([one], "tiny", tmp_path)}
+    """At a tiny size, every contender gives a figure, and no job is lost or run twice; peers with a home of their own aside."""
+    own = one._replace(contenders=tuple(c for c in one.contenders if not c.needs))
 
-    assert {} == {r.contender.name: r.error for r in measured[one.name] if r.error and not r.is_missing}
-    assert all(r.readings or r.is_missing for r in measured[one.name])
+    [(_, results)] = measure([own], "tiny", tmp_path)
+
+    assert {} == {r.contender.name: r.error for r in results if r.error and not r.is_missing}
+    assert all(r.readings or r.is_missing for r in results)
+    assert {(0, 0)} >= {tuple(r.verdict) for r in results if r.verdict is not None}
 
 
 def test_rows_say_what_they_are() -> None:
@@ -139,6 +153,32 @@ def test_a_crash_is_told(tmp_path: Path) -> None:
 
     assert ["ValueError: out of order", ""] == [one.error for one in results]
     assert [0, 5] == [len(one.readings) for one in results]
+
+
+def test_jobs_that_are_lost_or_run_twice_are_told(tmp_path: Path) -> None:
+    """A row of jobs gives an account of them; those of ours that are lost or run twice are an error."""
+    out = console()
+    lossy = row(contender("losing"))
+
+    wrong = command.run([lossy], [], "tiny", tmp_path, console=out)
+
+    assert ["some/ours: 1 jobs lost, 1 run twice"] == wrong
+    assert "lost 1, doubled 1" in printed(out)
+    assert "250 ms" in printed(out)
+
+
+def test_a_tally_waits_for_calls(tmp_path: Path) -> None:
+    """Calls of any process are seen in their order; those that do not come are told of."""
+    with closing(Tally(tmp_path / "tally")) as tally, closing(Tally(tmp_path / "tally")) as other:
+        tally.record(7)
+        other.record(3)
+
+        tally.wait_for(2, 1)
+
+        assert [7, 3] == [number for number, _ in tally.calls()]
+        assert [3] == [number for number, _ in tally.calls(after=1)]
+        with pytest.raises(TimeoutError, match="2 of 3 jobs were handled"):
+            tally.wait_for(3, 0.001)
 
 
 def test_a_module_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -196,12 +236,23 @@ def test_at_least(times: float, holds: bool) -> None:
     assert (1.0, holds) == (verdict.found, verdict.holds)
 
 
-@pytest.mark.parametrize(("what", "found"), [("seconds", 1.0), ("peak_mb", 30.0)])
-def test_under(what: str, found: float) -> None:
-    """A bound of time is held against the fastest repetition, one of memory against the peak."""
-    hold = Under(Place("some", "ours"), what, found + 1)  # type: ignore[arg-type]  # one of the two
+@pytest.mark.parametrize(("by", "found"), [("pairs", 2.0), ("median", 2.0), ("p99", 0.5)])
+def test_at_least_by_quantiles(by: str, found: float) -> None:
+    """Where each repetition is one of many, their middle and their hundredth slowest are compared, each with its own."""
+    hold = AtLeast(Place("some", "ours"), 1, Place("some", "peer"), by)  # type: ignore[arg-type]  # one of the three
 
-    verdict = judge(hold, by_place("some", [result("ours", 2.0, 1.0)]))
+    verdict = judge(hold, by_place("some", [result("ours", 1.0, 1.0, 4.0), result("peer", 2.0, 2.0, 2.0)]))
+
+    assert verdict is not None
+    assert (found, found >= 1) == (verdict.found, verdict.holds)
+
+
+@pytest.mark.parametrize(("what", "found"), [("seconds", 1.0), ("median", 2.0), ("peak_mb", 30.0)])
+def test_under(what: str, found: float) -> None:
+    """A bound of time is held against the fastest repetition or the middle one, one of memory against the peak."""
+    hold = Under(Place("some", "ours"), what, found + 1)  # type: ignore[arg-type]  # one of the three
+
+    verdict = judge(hold, by_place("some", [result("ours", 2.0, 1.0, 4.0)]))
 
     assert verdict is not None
     assert (found, True) == (verdict.found, verdict.holds)
