@@ -156,6 +156,15 @@ def check_json(what: str, value: Any, *, limit: int = PAYLOAD_LIMIT) -> Any:
     return msgspec.json.decode(data)
 
 
+def check_depth(what: str, value: Any) -> None:
+    """Refuse a value that no JSON of ours may hold, however large it is.
+
+    Raises:
+        InvalidValue: as `check_json`, but for the size.
+    """
+    _check_value(what, value, "$", DEPTH_LIMIT)
+
+
 def _check_value(what: str, value: Any, path: str, depth: int) -> None:
     kind = type(value)
     if kind is str:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from jobevents import (
     cli_build,
+    cli_export,
     cli_history,
     cli_keep,
     cli_pages,
@@ -299,6 +300,7 @@ cli_workers.add_to(app)
 cli_views.add_to(app)
 cli_build.add_to(app)
 cli_history.add_to(app)
+cli_export.add_to(app)
 cli_keep.add_to(app)
 
 

@@ -148,6 +148,10 @@ class Emitter:
             job.chain = own[-1].chain
             self._done(job, own)
 
+    def tell(self, job: Job, events: Sequence[Event]) -> None:
+        """Have observers take notice of what was brought into the log past this emitter: the job is as after `events`."""
+        self._done(job, events)
+
     def change_each(self, job_ids: Sequence[str], decide: Decide, by: By) -> list[Change]:
         """Make one decision on each of several jobs, and append what comes of them in one transaction, unless others interfere.
 

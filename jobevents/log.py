@@ -119,6 +119,31 @@ class EventLog:
             raise self._translate(error) from error
         return [msgspec.structs.replace(event, chain=one.chain) for event, one in zip(events, sealed, strict=True)]
 
+    def restore(self, records: Sequence[Record], *, heads: Mapping[str, Head], rows: Sequence[Job] = ()) -> None:
+        """Append stored events of another log, their bytes exactly as they are: all or none.
+
+        Args:
+            records: 1..n, checked by the caller: of each job, versions contiguous from its head + 1, chains that fit.
+            heads: job id -> where its history ends; of those that are new, nothing.
+            rows: as in `append`.
+
+        Raises:
+            Conflict: another event is in a slot, or a history does not end as `heads` says; nothing was written.
+            KeyTaken: an unfinished job holds the idempotency key of a row; nothing was written.
+            Unavailable, PermissionDenied, Corrupt: what the store says; nothing was written.
+        """
+        sealed = [
+            codec.Sealed(one.job_id, one.version, one.type, one.data, codec.unseal(one.data)[1]) for one in records
+        ]
+        follows = {job_id: head for job_id, head in heads.items() if head.version}
+        options = {"rows": rows, "limits": (), "follows": follows}
+        try:
+            self.recorder.insert_events(sealed, **options)  # type: ignore[arg-type]  # has what is read
+        except IntegrityError as error:
+            raise Conflict(f"another event is in the slot of one of {len(records)} error={error}") from error
+        except PersistenceError as error:
+            raise self._translate(error) from error
+
     def _seal(self, events: Sequence[Event], heads: Mapping[str, Head]) -> tuple[list[codec.Sealed], dict[str, Head]]:
         """Return the events as they are stored, and what those that are not a job's first go on from."""
         known: dict[str, Head] = {}
