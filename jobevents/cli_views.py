@@ -57,6 +57,8 @@ def project(
     """
     with open_jobs(url) as jobs:
         projector = wiring.projector(jobs, list(dict.fromkeys(view or ())), leased=not once)
+        if jobs.relay is not None:
+            jobs.relay.start()  # sends what a process left that was killed
         stop = threading.Event()
         with _stopping(stop, projector):
             is_done = _watch(jobs, projector, partial(projector.run_once if once else projector.run, stop))

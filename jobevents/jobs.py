@@ -36,7 +36,9 @@ from jobevents.workers import LEASE_S, Leases
 
 if TYPE_CHECKING:
     from jobevents.aio import AioJobs
+    from jobevents.bus import Bus
     from jobevents.registry import Registry
+    from jobevents.relay import Relay
 
 S = TypeVar("S", bound=Status)
 
@@ -80,6 +82,8 @@ class Jobs(Reads, Submits):
         self._prefix = f"{prefix}/" if prefix else ""
         self._closers: list[Callable[[], None]] = []
         self.registry: Registry | None = None
+        self.bus: Bus | None = None  # what the events go out by
+        self.relay: Relay | None = None  # what sends them there, where the log has one sequence
         self._actor = actor
         self._scrub = scrub or _keep
         self._on_unreadable: OnUnreadable = on_unreadable

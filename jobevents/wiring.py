@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote
 
-from jobevents import boundary
+from jobevents import boundary, wiring_bus
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.errors import Misconfigured
 from jobevents.workers import LEASE_S, identity
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jobevents.backends.memory import MemoryRecorder
     from jobevents.backends.postgres import PostgresRecorder
     from jobevents.backends.sqlite import SqliteRecorder
+    from jobevents.bus import Bus
     from jobevents.jobs import Jobs
     from projections.positions import Positions
     from projections.projector import Follower, Projector
@@ -38,6 +39,7 @@ def connect(
     url: str,
     *,
     blobs: Blobs | str | None = None,
+    bus: "Bus | str | None" = None,
     inline: bool = False,
     actor: str = "",
     clock: Callable[[], datetime] | None = None,
@@ -60,6 +62,7 @@ def connect(
             it is Unavailable) and `pool_size=10`; its tables are made by `migrate` alone.
         blobs: where projections live: Blobs, or a URL for `open_blobs`; by default memory, files beside the SQLite file, or a
             table beside the log's in Postgres.
+        bus: what every event goes out by, at least once: `pubsub://projects/p/topics/t`, or `?topic=` in `url` with its name.
         inline: write status.json in this process after every event, for services that run no projector.
         actor: who writes, where a call does not say.
         clock: aware UTC now; for tests.
@@ -83,6 +86,7 @@ def connect(
     from jobevents.log import EventLog
 
     named = tables or ("job_runs", "job_run_logs")
+    url, topic = wiring_bus.split_topic(url)
     recorder, beside = _open_log(url, named, create=create, schema=schema, poll_interval_s=poll_interval_s)
     store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs or beside(), "")
     jobs = Jobs(
@@ -103,6 +107,8 @@ def connect(
     )
     if inline:
         _write_statuses_inline(jobs, store, prefix)
+    if bus or topic:
+        wiring_bus.publish(jobs, bus or topic)
     return jobs
 
 
@@ -273,6 +279,7 @@ def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
     Raises:
         Misconfigured: the URL's log has no tables.
     """
+    url, _ = wiring_bus.split_topic(url)
     if boundary.split_url(url).scheme in _POSTGRES:
         with _extra("postgres"):
             from jobevents.backends import postgres
@@ -292,6 +299,7 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
         Misconfigured: the URL's log has no tables, or they are newer than this version.
         Unavailable, PermissionDenied, Corrupt: what the file says.
     """
+    url, _ = wiring_bus.split_topic(url)
     parts = boundary.split_url(url)
     if parts.scheme in _POSTGRES:
         with _extra("postgres"):

@@ -1,0 +1,124 @@
+"""The composition root of the bus: what the events of a log go out by."""
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from jobevents.boundary import hide_password, split_url
+from jobevents.errors import Misconfigured
+from jobevents.workers import new_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobevents.bus import Bus, Publisher
+    from jobevents.events import Event
+    from jobevents.job import Job
+    from jobevents.jobs import Jobs
+    from jobevents.relay import Relay
+    from jobevents.telemetry import Counts
+
+SCHEME = "pubsub://"
+
+
+def split_topic(url: str) -> tuple[str, str]:
+    """Return a log's URL without its option `topic`, and that: `projects/p/topics/t`, or "" where there is none.
+
+    Raises:
+        Misconfigured: the option is given twice, or is empty.
+    """
+    if not isinstance(url, str) or "topic=" not in url:
+        return url, ""
+    bare, _, query = url.partition("?")  # the rest stays letter by letter, as urlunsplit would not have it
+    options = query.split("&")
+    topics = [unquote(one.removeprefix("topic=")) for one in options if one.startswith("topic=")]
+    if not topics:
+        return url, ""
+    if len(topics) > 1 or not topics[0]:
+        raise Misconfigured(f"one topic, please url={hide_password(url)!r}; write ?topic=projects/PROJECT/topics/TOPIC")
+    rest = "&".join(one for one in options if not one.startswith("topic="))
+    return f"{bare}?{rest}" if rest else bare, topics[0]
+
+
+def open_bus(url: str, counts: "Counts | None" = None) -> "Bus":
+    """Return the bus behind `pubsub://projects/p/topics/t`, or a topic's name alone; one in memory for `memory://`.
+
+    Raises:
+        Misconfigured: there is no such bus.
+    """
+    if url.startswith((SCHEME, "projects/")):
+        from jobevents.backends.pubsub import PubSubBus
+
+        return PubSubBus(url.removeprefix(SCHEME), counts=counts)
+    if split_url(url).scheme == "memory":
+        from jobevents.bus import InProcessBus
+
+        return InProcessBus(counts=counts)
+    raise Misconfigured(f"no bus for this URL url={url!r}; write pubsub://projects/PROJECT/topics/TOPIC")
+
+
+def publish(jobs: "Jobs", bus: "Bus | str") -> None:
+    """Have every event of the log go out by a bus: from a kept place where the log has one sequence, else after each append.
+
+    Args:
+        bus: one that is opened here is closed with the jobs.
+
+    Raises:
+        Misconfigured: there is no such bus, or the log cannot keep a place.
+    """
+    if isinstance(bus, str):
+        name, bus = bus.removeprefix(SCHEME), open_bus(bus, jobs.counts)
+        jobs.at_close(bus.close)
+    else:
+        name = str(getattr(bus, "topic", "bus"))
+    jobs.bus = bus
+    publisher = bus.publisher()
+    jobs.at_close(_ending(publisher))
+    if jobs.log.ordered:
+        _relay(jobs, name, publisher)
+    else:
+        jobs.observe(_Direct(publisher))
+
+
+def _ending(one: "Publisher | Relay") -> "Callable[[], None]":
+    """Return what closes it, and leaves it to its log and counters what was not sent."""
+
+    def end() -> None:
+        one.close()
+
+    return end
+
+
+def _relay(jobs: "Jobs", name: str, publisher: "Publisher") -> None:
+    from jobevents.lease import RoleLease
+    from jobevents.relay import Relay
+    from projections.positions import TrackedPositions
+    from projections.projector import Follower
+
+    recorder = jobs.log.recorder
+    if not isinstance(recorder, Follower):
+        raise Misconfigured("this log keeps no places: its events cannot be relayed to a bus")
+    role = f"relay-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+    jobs.relay = Relay(
+        jobs.log,
+        publisher,
+        TrackedPositions(recorder),
+        f"bus:{name}",
+        alarm=recorder,
+        role=lambda: RoleLease(jobs.blobs, role, new_identity("relay"), prefix=jobs.prefix),
+        counts=jobs.counts,
+    )
+    jobs.observe(jobs.relay, close=_ending(jobs.relay))
+
+
+class _Direct:
+    """Publishes what this process appends; what gets lost on the way is found and published by the sweeper."""
+
+    def __init__(self, publisher: "Publisher") -> None:
+        from jobevents.bus import notice_of
+
+        self._publisher = publisher
+        self._notice_of = notice_of
+
+    def __call__(self, job: "Job", events: "Sequence[Event]") -> None:
+        self._publisher.publish([self._notice_of(event) for event in events])
