@@ -39,7 +39,7 @@ from jobevents.events import (
     JobStarted,
     TransitionRefused,
 )
-from jobevents.guard import Terms, Worker, grant
+from jobevents.guard import Pace, Terms, Worker, grant
 from jobevents.job import RUNNING, Job, allowed
 from jobevents.joblogs import LineBuffer
 from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, refusal, scrubbed
@@ -94,6 +94,7 @@ class Attempt:
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # one progress after the other: the last said is the last recorded
         self._timer: threading.Timer | None = None
+        self._ticks = 0  # of the timer since the last progress was recorded
         self._lines = LineBuffer(worker.logs)
 
     @property
@@ -197,18 +198,21 @@ class Attempt:
         if self._unknown is None:
             return
         try:
-            found = self._worker.emitter.log.read(self.job_id, after=self._unknown.version - 1)
+            settled = self._worker.emitter.settle(self._unknown)
             job = self._worker.emitter.load(self.job_id)
         except JobEventsError as error:
             self._warn("grant not found out", error)
             return
-        ours = bool(found) and found[0].id == self._unknown.event_id
-        start = next((event.version for event in found if isinstance(event, JobStarted)), 0)
-        if ours and job.is_current(start):
+        events = settled.events if settled is not None else ()
+        start = next((event.version for event in events if isinstance(event, JobStarted)), 0)
+        if start and job.is_current(start):
             self._job = job
 
     def progress(self, percent: float, message: str = "") -> None:
-        """Say how far the work is, 0 to 100; at most two events a second are recorded, and always the last."""
+        """Say how far the work is, 0 to 100; at most two events a second are recorded, and always the last.
+
+        On a log of objects it is one in ten seconds: each is a write that is paid for.
+        """
         self._check_entered()
         try:
             draft = partial(
@@ -222,7 +226,7 @@ class Attempt:
             return
         with self._lock:
             self._pending = draft
-            due = self._worker.monotonic() - self._progressed_at >= PROGRESS_INTERVAL_S
+            due = self._worker.monotonic() - self._progressed_at >= self._pace.progress_s
         if due:
             self._flush()
         else:
@@ -283,6 +287,23 @@ class Attempt:
         if self.canceled:
             raise Canceled(f"the job was asked to stop job_id={self.job_id}")
 
+    @property
+    def _pace(self) -> Pace:
+        return self._worker.pace or Pace(PROGRESS_INTERVAL_S, PROGRESS_INTERVAL_S)
+
+    def _tick(self) -> None:
+        """Write log lines, and the last progress if its time has come."""
+        with self._lock:
+            self._ticks += 1
+            waits = self._ticks * self._pace.lines_s < self._pace.progress_s
+            self._timer = None
+        if waits:
+            self._write_lines()
+            if self._pending is not None:
+                self._flush_later()
+        else:
+            self._flush()
+
     def _flush(self) -> None:
         """Write what waits: log lines, and the last progress."""
         with self._writing:
@@ -291,6 +312,7 @@ class Attempt:
                 self._timer = None
                 if draft is not None:
                     self._progressed_at = self._worker.monotonic()
+                    self._ticks = 0
             if draft is not None:
                 self._record([draft])
         self._write_lines()
@@ -304,7 +326,7 @@ class Attempt:
     def _flush_later(self) -> None:
         with self._lock:
             if self._timer is None:
-                self._timer = threading.Timer(PROGRESS_INTERVAL_S, self._flush)
+                self._timer = threading.Timer(self._pace.lines_s, self._tick)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -352,9 +374,15 @@ class Attempt:
     def _persistently(self, decide: Decide) -> Change:
         """Append, and while the log is unavailable wait and try again for as long as `patience` has it."""
         tries = self._patience.start()
+        unknown: AppendUnknown | None = None
         while True:
             try:
-                return self._worker.emitter.change(self.job_id, decide, self._by())
+                settled = self._worker.emitter.settle(unknown) if unknown is not None else None
+                return settled or self._worker.emitter.change(self.job_id, decide, self._by())
+            except AppendUnknown as error:
+                unknown = error
+                if not tries.pause():
+                    raise
             except Unavailable:  # nothing was written
                 if not tries.pause():
                     raise

@@ -70,12 +70,23 @@ def decode(data: bytes) -> Event:
         raise Corrupt(_explain(data, error)) from error
 
 
-def _explain(data: bytes, error: Exception) -> str:
+class _Typed(msgspec.Struct):
+    """What is read of bytes to know their type."""
+
+    type: str = ""
+
+
+def type_of(data: bytes) -> str:
+    """Return the type that stored bytes name; "" when they name none."""
     try:
-        name = msgspec.json.decode(data, type=dict[str, Any]).get("type", "")
+        return msgspec.json.decode(data, type=_Typed).type
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        name = ""
-    if name and isinstance(name, str) and name not in EVENT_TYPES:
+        return ""
+
+
+def _explain(data: bytes, error: Exception) -> str:
+    name = type_of(data)
+    if name and name not in EVENT_TYPES:
         return f"event type unknown to this version type={name:.80}; upgrade jobevents to read it"
     return f"event cannot be decoded: {error} data={data[:120]!r}"
 

@@ -8,17 +8,17 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from lru import LRU
 
 from jobevents import boundary
-from jobevents.errors import Conflict, JobEventsError, KeyTaken
+from jobevents.errors import AppendUnknown, Busy, Conflict, Gone, JobEventsError, KeyTaken, Unavailable
 from jobevents.events import Event, new_event_id
 from jobevents.job import Job, check, fold
 from jobevents.limits import Limit
-from jobevents.log import EventLog, Head
+from jobevents.log import NO_HEADS, EventLog, Head
 
 CACHED_JOBS = 4096  # folded jobs a process keeps: about 2 KiB each
 
@@ -27,6 +27,10 @@ Draft: TypeAlias = Callable[..., Event]
 """An event but for the common fields, such as `partial(JobStarted, attempt=1)`."""
 Decide: TypeAlias = Callable[[Job], Iterable[Draft]]
 """Look at a job and say what should be appended; nothing when there is nothing to do. May be called more than once."""
+Recall: TypeAlias = Callable[[str], Job | None]
+"""A job as a view has it, to read on from; None: read its history. It may be old, and is held against the log."""
+
+_NO_HEAD = Head(0, "")
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +57,31 @@ class Change(msgspec.Struct, frozen=True):
     events: Sequence[Event] = ()  # what was appended, in order
 
 
+class _Unsettled(NamedTuple):
+    """An append of one job whose outcome is unknown."""
+
+    events: Sequence[Event]
+    head: Head
+    after: Job  # the job when they are in the log
+
+
 class Emitter:
-    """Appends what callers decide, and keeps the jobs it folded. Safe for threads."""
+    """Appends what callers decide, and keeps the jobs it folded. Safe for threads.
+
+    Where the reply to an append was lost and it is not known whether the log has it, nothing else is decided on that job here
+    before it is: the same events are appended again, which succeeds if they are there.
+    """
 
     def __init__(self, log: EventLog, *, clock: Clock, observers: Sequence[Observer] = ()) -> None:
         self.log = log
         self.clock: Clock = lambda: boundary.check_instant("the clock", clock())
         self._observers = list(observers)
         self._jobs: LRU[str, Job] = LRU(CACHED_JOBS)
+        self._unsettled: LRU[str, _Unsettled] = LRU(CACHED_JOBS)
         self._lock = threading.Lock()
         self.fetch: Callable[[], int] | None = None  # brings into the log what was committed elsewhere
+        self.recall: Recall | None = None
+        self.heed: Callable[[str], None] | None = None  # brings into the log what others wrote over a job's status
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on."""
@@ -76,7 +95,7 @@ class Emitter:
         Raises:
             Corrupt, Unavailable, PermissionDenied: what the log says.
         """
-        return self._refresh(job_id, self._cached(job_id))
+        return self._refresh(job_id, self.cached(job_id))
 
     def change(self, job_id: str, decide: Decide, by: By, *, limits: Sequence[Limit] = ()) -> Change:
         """Append what `decide` asks for, all of it or nothing, and return the job afterwards.
@@ -92,7 +111,8 @@ class Emitter:
             AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
             Whatever `decide` raises, if it does so on the state read afresh.
         """
-        job = self._cached(job_id)
+        self._settle_first([job_id])
+        job = self.cached(job_id)
         fresh = job is None
         if job is None:
             job = self._refresh(job_id, None)
@@ -125,9 +145,10 @@ class Emitter:
             Conflict: one of the jobs exists already; nothing was written.
             KeyTaken: an unfinished job holds one of the idempotency keys; nothing was written.
         """
+        self._settle_first(drafts)
         made = {job_id: self._make(Job(job_id=job_id), [draft], by)[0] for job_id, draft in drafts.items()}
         rows = [fold([event]) for event in made.values()]
-        stored = self.log.append(list(made.values()), rows=rows)
+        stored = self._write(list(made.values()), rows)
         for event in stored:
             self._done(fold([event]), [event])
         return {event.job_id: event for event in stored}
@@ -142,7 +163,7 @@ class Emitter:
         Raises: as `create`.
         """
         jobs = [fold(events) for events in histories]
-        stored = iter(self.log.append([event for events in histories for event in events], rows=jobs))
+        stored = iter(self._write([event for events in histories for event in events], jobs))
         for job, events in zip(jobs, histories, strict=True):
             own = [next(stored) for _ in events]
             job.chain = own[-1].chain
@@ -157,6 +178,7 @@ class Emitter:
 
         Raises: as `change`; some jobs may have been changed then.
         """
+        self._settle_first(job_ids)
         jobs = [self.load(job_id) for job_id in job_ids]
         made = [(job, self._make(job, decide(job), by)) for job in jobs]
         news = [(job, events, fold(events, job)) for job, events in made if events]
@@ -164,13 +186,8 @@ class Emitter:
         if not news:
             return [Change(job) for job in jobs]
         try:
-            stored = iter(
-                self.log.append(
-                    [event for _, events, _ in news for event in events],
-                    heads=heads,
-                    rows=[after for _, _, after in news],
-                )
-            )
+            told = [event for _, events, _ in news for event in events]
+            stored = iter(self._write(told, [after for _, _, after in news], heads))
         except Conflict:
             return [self.change(job_id, decide, by) for job_id in job_ids]
         done = {}
@@ -204,9 +221,77 @@ class Emitter:
     def _append(self, job: Job, events: list[Event], limits: Sequence[Limit]) -> Change:
         after = fold(events, job)
         heads = {job.job_id: Head(job.version, job.chain)}
-        stored = self.log.append(events, heads=heads, rows=(after,), limits=limits)
+        stored = self._write(events, (after,), heads, limits)
         after.chain = stored[-1].chain
         return self._done(after, stored)
+
+    def _write(
+        self,
+        events: Sequence[Event],
+        rows: Sequence[Job],
+        heads: Mapping[str, Head] = NO_HEADS,
+        limits: Sequence[Limit] = (),
+    ) -> list[Event]:
+        """Append, and remember what it is not known of whether it was."""
+        try:
+            return self.log.append(events, heads=heads, rows=rows, limits=limits)
+        except AppendUnknown:
+            with self._lock:
+                for after in rows:
+                    own = [event for event in events if event.job_id == after.job_id]
+                    self._unsettled[after.job_id] = _Unsettled(own, heads.get(after.job_id, _NO_HEAD), after)
+            raise
+
+    def settle(self, unknown: AppendUnknown) -> Change | None:
+        """Find out what came of an append: the change if it is in the log, None if it never will be.
+
+        What this process tried itself is appended again, the same events: one write. Else the log is read.
+
+        Raises:
+            AppendUnknown: it cannot be known yet.
+            Unavailable, PermissionDenied, Corrupt: what the log says.
+        """
+        with self._lock:
+            tried = self._unsettled.get(unknown.job_id)
+        if tried is not None and any(event.id == unknown.event_id for event in tried.events):
+            return self._again(unknown.job_id, tried)
+        landed = self.log.resolve(unknown)
+        if landed is None:
+            raise unknown
+        if not landed:
+            return None
+        events = self.log.read(unknown.job_id, after=unknown.version - 1, until=unknown.version)
+        return Change(self.load(unknown.job_id), events)
+
+    def _settle_first(self, job_ids: Iterable[str]) -> None:
+        """Find out what came of earlier appends to jobs before anything else is decided on them."""
+        if not self._unsettled:
+            return
+        for job_id in job_ids:
+            with self._lock:
+                tried = self._unsettled.get(job_id)
+            if tried is None:
+                continue
+            try:
+                self._again(job_id, tried)
+            except AppendUnknown as error:
+                raise Unavailable(
+                    f"an earlier append is not known to be there, nothing was decided: {error}"
+                ) from error
+
+    def _again(self, job_id: str, tried: _Unsettled) -> Change | None:
+        """Append the same events again; None when another event has their place."""
+        try:
+            stored = self.log.append(tried.events, heads={job_id: tried.head}, rows=(tried.after,))
+        except (Conflict, Busy, Gone):
+            stored = []
+        with self._lock:
+            if self._unsettled.get(job_id) is tried:
+                self._unsettled.pop(job_id, None)
+        if not stored:
+            return None
+        tried.after.chain = stored[-1].chain
+        return self._done(tried.after, stored)
 
     def _done(self, job: Job, events: Sequence[Event]) -> Change:
         self._keep(job)
@@ -217,9 +302,14 @@ class Emitter:
                 logger.warning("observer failed job_id=%s version=%d", job.job_id, job.version, exc_info=True)
         return Change(job, events)
 
-    def _cached(self, job_id: str) -> Job | None:
+    def cached(self, job_id: str) -> Job | None:
+        """Return the job as this process last saw it; None when it does not remember. No I/O."""
         with self._lock:
             return self._jobs.get(job_id)
+
+    def remember(self, job: Job) -> None:
+        """Go on from a job that was read elsewhere, unless a newer one is known; it is held against the log when it is used."""
+        self._keep(job)
 
     def _keep(self, job: Job) -> None:
         with self._lock:
@@ -233,6 +323,8 @@ class Emitter:
 
     def _refresh(self, job_id: str, job: Job | None) -> Job:
         """Fold in what came after `job`; where its last event is not there any more, the log is another: fold all anew."""
+        if job is None and self.recall is not None:
+            job = self.recall(job_id)
         known = job.version if job else 0
         news = self.log.read(job_id, after=max(0, known - 1))
         if job is not None and known:

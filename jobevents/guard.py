@@ -3,18 +3,26 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from jobevents import boundary
 from jobevents.emit import By, Change, Draft, Emitter
-from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, InvalidValue, Refused
+from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, AppendUnknown, InvalidValue, Refused
 from jobevents.events import JobCanceled, JobRequeued, JobStarted
 from jobevents.job import CANCELED, DELETED, QUEUED, RUNNING, SUCCEEDED, Job, allowed, due_at
 from jobevents.limits import Limit
 from jobevents.presence import Presence
 from jobevents.store import Held, LogTable, is_overdue
 from jobevents.telemetry import Counts
+
+
+class Pace(NamedTuple):
+    """How often an attempt may write, where each write has its price."""
+
+    progress_s: float  # seconds between two progress events
+    lines_s: float  # between two batches of log lines; no longer than the first
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -27,6 +35,7 @@ class Worker(msgspec.Struct, frozen=True):
     scrub: boundary.Scrub
     presence: Presence
     label: str = ""  # under which name it works; "": the host's
+    pace: Pace | None = None  # None: that of a log in a database
     identity: str = ""  # who works, the events' `worker` and `actor`; "" until the attempt is entered
 
 
@@ -81,7 +90,13 @@ def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "") -> Chan
         requeued = [partial(JobRequeued, cause="lost", start=job.start, reason=why)] if why else []
         return [*requeued, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
 
-    change = worker.emitter.change(job_id, decide, By(actor=worker.identity, trace=trace), limits=terms.limits)
+    if worker.emitter.heed is not None:
+        worker.emitter.heed(job_id)
+    by = By(actor=worker.identity, trace=trace)
+    try:
+        change = worker.emitter.change(job_id, decide, by, limits=terms.limits)
+    except AppendUnknown as unknown:  # our start may be in the log: look, before anybody is refused for its sake
+        change = worker.emitter.settle(unknown) or worker.emitter.change(job_id, decide, by, limits=terms.limits)
     if any(isinstance(event, JobRequeued) for event in change.events):
         worker.counts.add("lost_starts_taken_over")
     if change.job.state == CANCELED:

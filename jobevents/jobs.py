@@ -15,7 +15,7 @@ from jobevents.desk import Desk
 from jobevents.emit import Emitter, Observer
 from jobevents.errors import Misconfigured
 from jobevents.events import JobFailed, JobSkipped
-from jobevents.guard import Terms, Worker
+from jobevents.guard import Pace, Terms, Worker
 from jobevents.importing import Report
 from jobevents.inbox import Intake
 from jobevents.jobstore import LogJobStore
@@ -28,7 +28,7 @@ from jobevents.reads import Reads, checked_id
 from jobevents.reaper import Reaped, Reaper, WorkerSeen, roster
 from jobevents.recorder import Locate, StatusStore
 from jobevents.status import Status
-from jobevents.store import JobStore, LogTable, RunTable
+from jobevents.store import JobStore, LogTable, Retention, RunTable
 from jobevents.storequeue import POLL_S, StoreQueue
 from jobevents.submits import Submits
 from jobevents.telemetry import Counts
@@ -58,6 +58,8 @@ class Jobs(Reads, Submits):
         blobs: Blobs,
         leases: Leases,
         desk: Desk | None = None,
+        retention: Retention | None = None,
+        pace: Pace | None = None,
         prefix: str = "",
         actor: str = "",
         scrub: boundary.Scrub | None = None,
@@ -74,6 +76,8 @@ class Jobs(Reads, Submits):
         self.runs = runs
         self.run_logs = run_logs
         self.desk = desk
+        self._retention = retention or (desk.retention if desk else None)
+        self._pace = pace
         self._claim_s = claim_s
         self._poll_interval_s = poll_interval_s
         self.adopt_deletes = adopt_deletes  # a status that somebody removed is a deleted job
@@ -101,13 +105,15 @@ class Jobs(Reads, Submits):
         """The runs as the runner's JobStore: what is written there becomes events, too.
 
         Raises:
-            Misconfigured: this log keeps no tables of runs.
+            Misconfigured: this log keeps no tables of runs, nor what stands for them.
         """
+        if self._retention is None:
+            raise Misconfigured(_NO_TABLE)
         return LogJobStore(
             self._emitter,
             runs=self.runs,
             run_logs=self.run_logs,
-            retention=self._at_desk().retention,
+            retention=self._retention,
             actor=self._actor,
             scrub=self._scrub,
         )
@@ -133,7 +139,7 @@ class Jobs(Reads, Submits):
 
     def _at_desk(self) -> Desk:
         if self.desk is None:
-            raise Misconfigured("this log keeps no table of runs: use one in a database, or give the runner its own")
+            raise Misconfigured(_NO_TABLE)
         return self.desk
 
     @property
@@ -190,6 +196,7 @@ class Jobs(Reads, Submits):
                 monotonic=self._monotonic,
                 scrub=self._scrub,
                 presence=self.presence,
+                pace=self._pace,
                 label=boundary.check_name("worker", worker or "", optional=True),
             ),
             checked_id(job_id),
@@ -340,6 +347,9 @@ class Jobs(Reads, Submits):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_NO_TABLE = "this log keeps no table of runs: use one in a database, or give the runner a queue and store of its own"
 
 
 def _keep(value: Any) -> Any:

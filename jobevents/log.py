@@ -1,17 +1,19 @@
 """The event log, the truth: append, read one job, scan or follow all, over eventsourcing's EventStore and any of its recorders.
 
 Every log promises: an append that returned is durable; a job's versions are 1, 2, 3 ... without holes, each slot written
-once; a job's events come in order, and every event at least once, to every reader. The order across jobs, in which these
-events were committed, is a capability of the logs whose recorder has one sequence (`ordered`).
+once; a job's events come in order, and every event at least once, to every reader. Two things are capabilities of the logs
+in a database: the order across jobs in which events were committed (`ordered`), and that of a call of several events all are
+there or none (`whole_calls`). Elsewhere a call that was cut short has left its first events, and is completed by repeating it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, cast
 
 import msgspec
 from eventsourcing.persistence import (
+    AggregateRecorder,
     ApplicationRecorder,
     EventStore,
     IntegrityError,
@@ -21,7 +23,7 @@ from eventsourcing.persistence import (
 )
 
 from jobevents import codec
-from jobevents.errors import Conflict, InvalidValue, JobEventsError
+from jobevents.errors import AppendUnknown, Conflict, InvalidValue, JobEventsError, Misconfigured
 from jobevents.events import Event
 from jobevents.job import Job
 from jobevents.limits import Limit
@@ -66,13 +68,22 @@ IterByJob: TypeAlias = Callable[[str, int], Iterator[Record]]
 """(first job id, events a read) -> the events of that job and those after it: a recorder may have it as `iter_by_job`."""
 
 
+class Scanned(Protocol):
+    """A recorder without one sequence over all jobs, which is read in an order of its own."""
+
+    def scan_records(self, cursor: str, batch: int) -> Iterator[Record]:
+        """Yield the events after a cursor, a job's in order; `batch` are read at a time."""
+        ...
+
+
 class EventLog:
     """All events of all jobs. Safe for threads; what a process may share depends on the recorder."""
 
-    ordered = True  # one sequence over all jobs, in commit order
-
-    def __init__(self, recorder: ApplicationRecorder, translate: Callable[[BaseException], JobEventsError]) -> None:
+    def __init__(self, recorder: AggregateRecorder, translate: Callable[[BaseException], JobEventsError]) -> None:
+        """Keep events with a recorder: an ApplicationRecorder, or one that is Scanned as well."""
         self.recorder = recorder
+        self.ordered = isinstance(recorder, ApplicationRecorder)  # one sequence over all jobs, in commit order
+        self.whole_calls: bool = getattr(recorder, "whole_calls", True)  # of a call's events all are there, or none
         self._store: EventStore[str] = EventStore(codec.EventMapper(), recorder)
         self._select_records: SelectRecords | None = getattr(recorder, "select_records", None)
         self._iter_by_job: IterByJob | None = getattr(recorder, "iter_by_job", None)
@@ -94,6 +105,7 @@ class EventLog:
         """Append all events or none, and return them as stored, with their chain.
 
         Idempotent by event id: events that are all in their slots already have succeeded. Several jobs may be in one call.
+        Without `whole_calls`, what is said below to write nothing may have written the first events of the call.
 
         Args:
             events: 1..n; of each job, versions contiguous from its head + 1.
@@ -105,6 +117,8 @@ class EventLog:
             Conflict: another event is in a slot, or a history does not end as `heads` says; nothing was written.
             KeyTaken: an unfinished job holds the idempotency key of a row; nothing was written.
             Busy: as many other jobs run as a limit lets; nothing was written.
+            AppendUnknown: the reply was lost; repeat the very same call, or `resolve` it, before anything else is decided.
+            Gone: the job was erased.
             InvalidValue: a version would leave a hole; nothing was written.
             Unavailable, PermissionDenied, Corrupt: what the store says; nothing was written.
         """
@@ -114,7 +128,7 @@ class EventLog:
             options = {"rows": rows, "limits": limits, "follows": follows}
             self.recorder.insert_events(sealed, **options)  # type: ignore[arg-type]  # has what is read
         except IntegrityError as error:
-            return self._settle(events, error)
+            return self._settle(events, error, rows)
         except PersistenceError as error:
             raise self._translate(error) from error
         return [msgspec.structs.replace(event, chain=one.chain) for event, one in zip(events, sealed, strict=True)]
@@ -173,23 +187,42 @@ class EventLog:
         stored = self.recorder.select_events(event.job_id, lte=event.version - 1, desc=True, limit=1)
         return _head_of(stored)
 
-    def _settle(self, events: Sequence[Event], error: IntegrityError) -> list[Event]:
-        """Tell our own earlier success from somebody else's event in the slot."""
-        found = []
+    def _settle(self, events: Sequence[Event], error: IntegrityError, rows: Sequence[Job]) -> list[Event]:
+        """Tell our own earlier success from somebody else's event in the slot, and complete a call that was cut short."""
+        found: list[Event] = []
+        missing: list[Event] = []
         for event in events:
             stored = self.read(event.job_id, after=event.version - 1, until=event.version)
             if not stored:
-                raise Conflict(
-                    f"history does not end where this event goes on job_id={event.job_id} version={event.version} "
-                    f"tried={event.type}: was the log replaced by an older copy? error={error}"
-                ) from error
-            if stored[0].id != event.id:
+                missing.append(event)
+            elif stored[0].id != event.id:
                 raise Conflict(
                     f"another event is in the slot job_id={event.job_id} version={event.version} "
                     f"tried={event.type} found={stored[0].type}"
                 ) from error
-            found.append(stored[0])
-        return found
+            else:
+                found.append(stored[0])
+        if not missing:
+            return found
+        if not found or self.whole_calls:
+            raise Conflict(
+                f"history does not end where this event goes on job_id={missing[0].job_id} version={missing[0].version} "
+                f"tried={missing[0].type}: was the log replaced by an older copy? error={error}"
+            ) from error
+        known = {event.id: event for event in (*found, *self.append(missing, rows=rows))}
+        return [known[event.id] for event in events]
+
+    def resolve(self, unknown: AppendUnknown) -> bool | None:
+        """Look for the event of an append whose outcome is unknown: one read.
+
+        True: it is in the log. False: another event has its slot, and it never will be. None: the slot is empty, which proves
+        nothing, as a write may land late.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt: what the log says.
+        """
+        stored = self.read(unknown.job_id, after=unknown.version - 1, until=unknown.version)
+        return stored[0].id == unknown.event_id if stored else None
 
     def read(self, job_id: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """Return the job's events with versions above `after`, up to and with `until`; none when there is no such job.
@@ -221,8 +254,12 @@ class EventLog:
     def scan(self, cursor: str = "", *, limit: int | None = None, batch: int = SCAN_BATCH) -> Iterator[Record]:
         """Yield the events after `cursor` in commit order, up to now or to `limit`; none is ever skipped.
 
-        Memory is bounded by `batch` events; each batch is one read.
+        A log that is not `ordered` yields them in an order of its own: an event appended meanwhile may be behind the cursor,
+        and is found by the next scan from the start. Memory is bounded by `batch` events; each batch is one read.
         """
+        if not self.ordered:
+            yield from islice(cast(Scanned, self.recorder).scan_records(cursor, batch), limit)
+            return
         position = int(cursor or 0)
         left = limit
         while left is None or left > 0:
@@ -256,6 +293,8 @@ class EventLog:
 
     def records_of(self, job_id: str) -> list[Record]:
         """Return one job's events as `by_job` gives them: undecoded, with their cursors where the log has one order."""
+        if not self.ordered:
+            return self.read_raw(job_id)
         return list(takewhile(lambda one: one.job_id == job_id, self.by_job(job_id, batch=_FEW)))
 
     def _page(self, position: int, want: int) -> Sequence[Record]:
@@ -263,21 +302,34 @@ class EventLog:
             if self._select_records is not None:
                 return self._select_records(position, want)
             return [
-                _record(one) for one in self.recorder.select_notifications(position, want, inclusive_of_start=False)
+                _record(one) for one in self._sequence().select_notifications(position, want, inclusive_of_start=False)
             ]
         except PersistenceError as error:
             raise self._translate(error) from error
 
     def last_cursor(self) -> str:
-        """Return the cursor of the last committed event, or "" when there is none."""
+        """Return the cursor of the last committed event, or "" when there is none.
+
+        Raises:
+            Misconfigured: the log is not `ordered`.
+        """
         try:
-            return str(self.recorder.max_notification_id() or "")
+            return str(self._sequence().max_notification_id() or "")
         except PersistenceError as error:
             raise self._translate(error) from error
 
     def subscribe(self, cursor: str = "") -> "Feed":
-        """Return an iterator over the events after `cursor` that waits for new ones; close it, from any thread, to end it."""
-        return Feed(self.recorder.subscribe(gt=int(cursor or 0)), self._translate)
+        """Return an iterator over the events after `cursor` that waits for new ones; close it, from any thread, to end it.
+
+        Raises:
+            Misconfigured: the log is not `ordered`.
+        """
+        return Feed(self._sequence().subscribe(gt=int(cursor or 0)), self._translate)
+
+    def _sequence(self) -> ApplicationRecorder:
+        if not self.ordered:
+            raise Misconfigured("this log has no one sequence to follow: scan it, or subscribe to its topic")
+        return cast(ApplicationRecorder, self.recorder)
 
     def close(self) -> None:
         """Release connections; any number of times."""

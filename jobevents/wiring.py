@@ -1,22 +1,17 @@
 """The composition root: a URL becomes Jobs. The one place that knows which backends and views there are; each comes lazily."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, unquote
 
 from jobevents import boundary, wiring_bus
-from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
+from jobevents.blobs import Blobs, MemoryBlobs
 from jobevents.errors import Misconfigured
+from jobevents.opening import POSTGRES, extra, no_more, open_files, open_gcs, open_log
 from jobevents.workers import LEASE_S, identity
 
 if TYPE_CHECKING:
     from jobevents.attempt import OnUnreadable
-    from jobevents.backends.memory import MemoryRecorder
-    from jobevents.backends.postgres import PostgresRecorder
-    from jobevents.backends.sqlite import SqliteRecorder
     from jobevents.bus import Bus
     from jobevents.jobs import Jobs
     from projections.positions import Positions
@@ -26,10 +21,6 @@ if TYPE_CHECKING:
 
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
-_POSTGRES = ("postgresql", "postgres")  # schemes
-Beside = Callable[[], Blobs]
-
-_LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database"
 _BLOB_EXAMPLES = (
     "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, postgresql://user@host/database, gs://bucket/prefix"
 )
@@ -59,7 +50,8 @@ def connect(
         url: `memory://`, or `sqlite:///relative.db` and `sqlite:////absolute.db`, with `?synchronous=normal` for commits that
             survive a crash of the process but not of the machine, and `?lock_timeout_s=30`; or
             `postgresql://user:password@host:port/database`, with libpq's options, `timeout_s=30` (how long a call tries before
-            it is Unavailable) and `pool_size=10`; its tables are made by `migrate` alone.
+            it is Unavailable) and `pool_size=10`; its tables are made by `migrate` alone; or `gs://bucket/prefix`. The same log
+            of objects is kept in files by `file:///directory`, and in memory by `memory://?log=blobs`.
         blobs: where projections live: Blobs, or a URL for `open_blobs`; by default memory, files beside the SQLite file, or a
             table beside the log's in Postgres.
         bus: what every event goes out by, at least once: `pubsub://projects/p/topics/t`, or `?topic=` in `url` with its name.
@@ -87,15 +79,20 @@ def connect(
 
     named = tables or ("job_runs", "job_run_logs")
     url, topic = wiring_bus.split_topic(url)
-    recorder, beside = _open_log(url, named, create=create, schema=schema, poll_interval_s=poll_interval_s)
-    store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs or beside(), "")
+    opened = open_log(url, named, create=create, schema=schema, poll_interval_s=poll_interval_s)
+    if opened.bucket and blobs:
+        raise Misconfigured("a log on blobs has its views beside it: leave out blobs")
+    store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs, "") if blobs else opened.beside()
+    emitter = Emitter(EventLog(opened.recorder, opened.translate), clock=clock or _utc_now)
     jobs = Jobs(
-        Emitter(EventLog(recorder, recorder.translate), clock=clock or _utc_now),
-        runs=recorder.runs,
-        run_logs=recorder.run_logs,
+        emitter,
+        runs=opened.keeps.runs,
+        run_logs=opened.keeps.run_logs,
         blobs=store,
-        leases=recorder.leases,
-        desk=recorder.desk,
+        leases=opened.keeps.leases,
+        desk=opened.keeps.desk,
+        retention=opened.bucket.retention if opened.bucket else None,
+        pace=opened.bucket.pace if opened.bucket else None,
         prefix=prefix,
         actor=actor,
         scrub=scrub,
@@ -105,43 +102,14 @@ def connect(
         claim_s=claim_s,
         poll_interval_s=poll_interval_s,
     )
+    if opened.bucket:
+        opened.bucket.attach(emitter)
+        jobs.at_close(opened.bucket.close)
     if inline:
         _write_statuses_inline(jobs, store, prefix)
     if bus or topic:
         wiring_bus.publish(jobs, bus or topic)
     return jobs
-
-
-def _open_log(
-    url: str, tables: tuple[str, str], *, create: bool, schema: str, poll_interval_s: float
-) -> "tuple[MemoryRecorder | SqliteRecorder | PostgresRecorder, Beside]":
-    """Return the recorder behind a URL, and what makes the blobs beside it."""
-    parts = boundary.split_url(url)
-    if parts.scheme in _POSTGRES:
-        with _extra("postgres"):
-            from jobevents.backends.postgres import PostgresRecorder
-
-        database = PostgresRecorder.open(url, tables=tables, schema=schema, poll_interval_s=poll_interval_s)
-        return database, database.blobs
-    if schema:
-        raise Misconfigured("schema is an option of a log in Postgres: leave it out")
-    match parts.scheme:
-        case "memory":
-            from jobevents.backends.memory import MemoryRecorder
-
-            _no_more(parts, url)
-            return MemoryRecorder(), MemoryBlobs
-        case "sqlite":
-            from jobevents.backends import sqliteurl
-            from jobevents.backends.sqlite import SqliteRecorder
-
-            path, synchronous, lock_timeout_s = sqliteurl.parse(parts, url)
-            recorder = SqliteRecorder.open(
-                path, synchronous=synchronous, lock_timeout_s=lock_timeout_s, tables=tables, create=create
-            )
-            return recorder, lambda: FileBlobs(path.with_name(f"{path.stem}-blobs"))
-        case _:
-            raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
 
 
 def projector(jobs: "Jobs", names: Sequence[str] = (), *, leased: bool = True) -> "Projector":
@@ -280,8 +248,8 @@ def ddl(url: str, tables: tuple[str, str] | None = None) -> str:
         Misconfigured: the URL's log has no tables.
     """
     url, _ = wiring_bus.split_topic(url)
-    if boundary.split_url(url).scheme in _POSTGRES:
-        with _extra("postgres"):
+    if boundary.split_url(url).scheme in POSTGRES:
+        with extra("postgres"):
             from jobevents.backends import postgres
 
         return postgres.ddl(url, tables=tables or ("", ""))
@@ -301,8 +269,8 @@ def migrate(url: str, tables: tuple[str, str] | None = None) -> list[int]:
     """
     url, _ = wiring_bus.split_topic(url)
     parts = boundary.split_url(url)
-    if parts.scheme in _POSTGRES:
-        with _extra("postgres"):
+    if parts.scheme in POSTGRES:
+        with extra("postgres"):
             from jobevents.backends import postgres
 
         return postgres.migrate(url, tables=tables or ("", ""))
@@ -324,17 +292,13 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
         Misconfigured: the URL names no such store.
     """
     parts = boundary.split_url(url)
-    if parts.scheme not in ("sqlite", *_POSTGRES):
-        _no_more(parts, url)
+    if parts.scheme not in ("sqlite", *POSTGRES):
+        no_more(parts, url)
     match parts.scheme:
         case "memory":
             return MemoryBlobs(), ""
         case "" | "file":
-            if not parts.path or parts.netloc:
-                raise Misconfigured(
-                    f"no directory in the URL url={boundary.hide_password(url)!r}; write file:///directory"
-                )
-            return FileBlobs(Path(unquote(parts.path))), ""
+            return open_files(parts, url), ""
         case "sqlite":
             from jobevents.backends import sqliteurl
             from jobevents.backends.sqlblobs import SqliteBlobs
@@ -342,18 +306,12 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             path, _, lock_timeout_s = sqliteurl.parse(parts, url)
             return SqliteBlobs(path, busy_timeout_s=lock_timeout_s), ""
         case "postgresql" | "postgres":
-            with _extra("postgres"):
+            with extra("postgres"):
                 from jobevents.backends import postgres
 
             return postgres.open_blobs(url), ""
         case "gs":
-            from jobevents.backends.gcs import GcsBlobs
-
-            if not parts.netloc:
-                raise Misconfigured(
-                    f"no bucket in the URL url={boundary.hide_password(url)!r}; write gs://bucket/prefix"
-                )
-            return GcsBlobs(parts.netloc), parts.path.strip("/")
+            return open_gcs(parts, url)
         case _:
             raise Misconfigured(
                 f"no blobs for this URL url={boundary.hide_password(url)!r}; use one of {_BLOB_EXAMPLES}"
@@ -369,22 +327,6 @@ def _write_statuses_inline(jobs: "Jobs", blobs: Blobs, prefix: str) -> None:
     writer = StatusWriter(blobs, prefix, adopt=adopt, adopt_deletes=jobs.adopt_deletes, counts=jobs.counts)
     inline = InlineStatus(writer, blobs.min_write_interval_s)
     jobs.observe(inline, close=inline.close)
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """Say how to install what an import in the block is missing."""
-    try:
-        yield
-    except ImportError as error:
-        raise Misconfigured(
-            f"a package is missing error={error}: run `python -m pip install 'jobevents[{name}]'`"
-        ) from error
-
-
-def _no_more(parts: SplitResult, url: str) -> None:
-    for option, _ in parse_qsl(parts.query, keep_blank_values=True):
-        raise Misconfigured(f"unknown option in the URL option={option} url={boundary.hide_password(url)!r}")
 
 
 def _utc_now() -> datetime:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from jobevents.blobs import Blobs
+from jobevents.blobs import ABSENT, Blobs
 from jobevents.errors import Corrupt, InvalidValue, NotFound
 from jobevents.ids import shown
 from projections.chunks import DEFAULT_CACHED, ChunkRef, Chunks, rank
@@ -52,6 +52,10 @@ class Index:
         self._chunks = Chunks(blobs, f"{root}chunk/", cached=cached_chunks)
         self._lock = threading.Lock()
         self._loaded: _Loaded | None = None
+
+    def exists(self) -> bool:
+        """Tell whether an index was ever flushed."""
+        return self._load().stored.generation != ABSENT
 
     def position(self) -> int:
         """Return the place in the log up to which everything is in the index; 0 for none."""

@@ -28,7 +28,7 @@ class FailingRecorder(MemoryRecorder):
         self._gate: threading.Event | None = None
         self._held: int | None = None
         self._refuses: JobEventsError | None = None
-        self._loses_reply = False
+        self._loses = 0
 
     @contextmanager
     def refusing(self, error: JobEventsError | None = None) -> Iterator[None]:
@@ -40,13 +40,13 @@ class FailingRecorder(MemoryRecorder):
             self._refuses = None
 
     @contextmanager
-    def losing_replies(self) -> Iterator[None]:
-        """Store what comes within the block, and let the caller not know it."""
-        self._loses_reply = True
+    def losing_replies(self, calls: int = 1_000_000) -> Iterator[None]:
+        """Store what comes within the block, and let the caller not know it, for the first calls or for all."""
+        self._loses = calls
         try:
             yield
         finally:
-            self._loses_reply = False
+            self._loses = 0
 
     @contextmanager
     def stalling(self, calls: int | None = None) -> Iterator[Callable[[], None]]:
@@ -62,11 +62,13 @@ class FailingRecorder(MemoryRecorder):
         """Store events, if it is not told otherwise."""
         self._pass()
         self.appends.append(len(stored_events))
-        done = super().insert_events(stored_events, **kwargs)
-        if self._loses_reply:
-            first = codec.decode(stored_events[0].state)
-            raise AppendUnknown(first.job_id, first.version, first.id)
-        return done
+        try:
+            return super().insert_events(stored_events, **kwargs)
+        finally:
+            if self._loses:
+                self._loses -= 1
+                first = codec.decode(stored_events[0].state)
+                raise AppendUnknown(first.job_id, first.version, first.id)
 
     def select_events(self, originator_id: Any, **kwargs: Any) -> Sequence[StoredEvent]:
         """Read events, if it is not told otherwise."""

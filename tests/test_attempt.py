@@ -794,6 +794,60 @@ def test_a_lost_reply_to_a_start_has_the_task_delivered_again(failing: tuple[Job
     with recorder.losing_replies(), pytest.raises(AppendUnknown):
         enter(jobs, job_id)
 
+    assert ["JobQueued", "JobStarted"] == kinds(jobs, job_id)
+
+
+def test_a_start_whose_reply_was_lost_is_looked_for(failing: tuple[Jobs, FailingRecorder]) -> None:
+    """It is found in the log, and the attempt is granted: one start, and nobody is refused for its sake."""
+    jobs, recorder = failing
+    job_id = jobs.submit("render")
+
+    with recorder.losing_replies(1):
+        attempt = enter(jobs, job_id)
+    attempt.__exit__(None, None, None)
+
+    assert ["JobQueued", "JobStarted", "JobSucceeded"] == kinds(jobs, job_id)
+
+
+def test_an_outcome_whose_reply_was_lost_is_recorded_once(failing: tuple[Jobs, FailingRecorder]) -> None:
+    """Who has patience looks for the outcome before deciding again: it is not taken for that of another attempt."""
+    jobs, recorder = failing
+    job_id = jobs.submit("render")
+    attempt = jobs.attempt(job_id, strict=True, patience=Backoff(sleep=lambda _: None))
+
+    attempt.__enter__()
+    with recorder.losing_replies(3):
+        attempt.__exit__(None, None, None)
+
+    assert ["JobQueued", "JobStarted", "JobSucceeded"] == kinds(jobs, job_id)
+
+
+def test_nothing_is_decided_while_an_append_is_unknown(failing: tuple[Jobs, FailingRecorder]) -> None:
+    """A second cancel does not ask again: it waits until it is known what came of the first."""
+    jobs, recorder = failing
+    job_id = jobs.submit("render")
+
+    with recorder.losing_replies():
+        with pytest.raises(AppendUnknown):
+            jobs.cancel(job_id, actor="ann")
+        with pytest.raises(Unavailable, match="earlier append"):
+            jobs.retry(job_id, actor="bob")
+
+    assert "already final" == jobs.cancel(job_id, actor="bob")
+    assert ["JobQueued", "JobCanceled"] == kinds(jobs, job_id)
+
+
+def test_who_knows_the_id_finds_out_what_came_of_an_append(failing: tuple[Jobs, FailingRecorder]) -> None:
+    """The log says whether an event is there, has lost its slot, or may still come."""
+    jobs, recorder = failing
+    job_id = jobs.submit("render")
+    with recorder.losing_replies(), pytest.raises(AppendUnknown) as unknown:
+        jobs.cancel(job_id)
+
+    lost, open_ = AppendUnknown(job_id, 2, "another"), AppendUnknown(job_id, 3, "yet to come")
+
+    assert [True, False, None] == [jobs.log.resolve(one) for one in (unknown.value, lost, open_)]
+
 
 def test_an_outcome_that_cannot_be_recorded_is_warned_of(
     failing: tuple[Jobs, FailingRecorder], caplog: pytest.LogCaptureFixture

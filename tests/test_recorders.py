@@ -15,8 +15,10 @@ from eventsourcing.tests.persistence import (
     TrackingRecorderTestCase,
 )
 
+from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.memory import MemoryRecorder
 from jobevents.backends.sqlite import SqliteRecorder
+from jobevents.blobs import FileBlobs, MemoryBlobs
 
 
 class WithoutIds(AggregateRecorder):
@@ -65,6 +67,34 @@ class TestMemoryAggregate(Memory, AggregateRecorderTestCase):
 class TestSqliteAggregate(Sqlite, AggregateRecorderTestCase):
     def create_recorder(self) -> Any:
         return WithoutIds(super().create_recorder())
+
+
+class MemoryBlobLog(Memory):
+    """Recorders of objects in memory."""
+
+    def create_recorder(self) -> Any:
+        recorder = BlobRecorder(MemoryBlobs(), "log-1")
+        self.addCleanup(recorder.close)
+        return recorder
+
+
+class FileBlobLog(Memory):
+    """Recorders of objects in files."""
+
+    def create_recorder(self) -> Any:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        recorder = BlobRecorder(FileBlobs(directory.name))
+        self.addCleanup(recorder.close)
+        return recorder
+
+
+class TestMemoryBlobAggregate(MemoryBlobLog, AggregateRecorderTestCase):
+    pass
+
+
+class TestFileBlobAggregate(FileBlobLog, AggregateRecorderTestCase):
+    pass
 
 
 class TestMemoryApplication(Memory, ApplicationRecorderTestCase):

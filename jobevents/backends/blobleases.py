@@ -9,19 +9,18 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
+from jobevents.backends.blobclock import StoreClock
 from jobevents.blobs import Blob, Blobs
 from jobevents.errors import Conflict, NotFound
-from jobevents.workers import Lease, Sighting, new_identity
+from jobevents.workers import Lease, Sighting
 
 _PLAIN_LIMIT = 200  # bytes of an identity that stands in its blob's name: files allow elements of 240
-_TRUST_S = 3600.0  # after this our own write is too old to tell the store's time by: clocks run apart
 
 
 class _Eyes(NamedTuple):
@@ -31,13 +30,6 @@ class _Eyes(NamedTuple):
     first: float  # when we first saw this generation: it is no younger than that; monotonic
     last: float  # when we last did
     before: float  # when we last saw the one before: it is no older than that; -inf: never
-
-
-class _Noon(NamedTuple):
-    """One instant by two clocks."""
-
-    stored_at: datetime  # the store's
-    monotonic: float  # ours, no earlier
 
 
 class BlobLeases:
@@ -50,16 +42,15 @@ class BlobLeases:
     def __init__(self, blobs: Blobs, prefix: str = "", *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._blobs = blobs
         self._at = f"{prefix}/workers/v1/" if prefix else "workers/v1/"
-        self._clock_at = f"{prefix}/ctl/v1/clock/" if prefix else "ctl/v1/clock/"
+        self._clock = StoreClock(blobs, prefix, monotonic=monotonic)
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._noon: _Noon | None = None
         self._eyes: dict[str, _Eyes] = {}
 
     def renew(self, lease: Lease) -> None:
         name = self._name(lease.worker)
         self._blobs.put(name, msgspec.json.encode(lease), content_type="application/json", cache_control="no-store")
-        self._tell_time(name)
+        self._clock.read_off(name)
 
     def look(self, workers: Collection[str]) -> Mapping[str, Sighting]:
         found = (self._see(self._name(worker)) for worker in sorted(workers))
@@ -101,7 +92,7 @@ class BlobLeases:
         return Sighting(lease, self._age(name, blob, began)), blob
 
     def _age(self, name: str, blob: Blob, began: float) -> float:
-        told = (self._store_time() - blob.stored_at).total_seconds()
+        told = (self._clock.now() - blob.stored_at).total_seconds()
         now = self._monotonic()
         with self._lock:
             eyes = self._eyes.get(name)
@@ -111,22 +102,3 @@ class BlobLeases:
                 eyes = _Eyes(blob.generation, now, began, eyes.last)
             self._eyes[name] = eyes._replace(last=began)
         return max(0.0, now - eyes.first, min(told, now - eyes.before))
-
-    def _store_time(self) -> datetime:
-        """Return the store's time now, never later than it is."""
-        noon = self._noon
-        if noon is None or self._monotonic() - noon.monotonic > _TRUST_S:
-            name = f"{self._clock_at}{new_identity('clock')}"
-            self._blobs.put(name, b"")
-            try:
-                noon = self._tell_time(name)
-            finally:
-                self._blobs.delete(name)
-        return noon.stored_at + timedelta(seconds=self._monotonic() - noon.monotonic)
-
-    def _tell_time(self, name: str) -> _Noon:
-        """Read the store's clock off an object that we have just written."""
-        now = self._monotonic()
-        blob = self._blobs.get(name)
-        noon = self._noon = _Noon(blob.stored_at if blob else datetime.min.replace(tzinfo=UTC), now)  # as above
-        return noon

@@ -5,6 +5,7 @@ take a lost reply for a Conflict with oneself. Here every write carries a condit
 generation first) and a random token in its metadata, by which a repeated write knows its own work.
 """
 
+import copy
 import os
 import re
 import secrets
@@ -82,6 +83,15 @@ class GcsBlobs:
         self._backoff = backoff or Backoff()
         self._pid = os.getpid()
         self._bucket = self._open()
+
+    def once(self) -> "GcsBlobs":
+        """Return the same bucket, over the same connections, where a call is one request that is not tried again.
+
+        For callers with a way of their own to find out what came of a write.
+        """
+        alike = copy.copy(self)
+        alike._backoff = Backoff(deadline_s=self._timeout_s, tries=1)
+        return alike
 
     def get(self, name: str, *, if_changed: str | None = None) -> Blob | None:
         key = self._key(name)

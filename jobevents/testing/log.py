@@ -5,7 +5,7 @@
 import pytest
 
 from jobevents import codec
-from jobevents.errors import Conflict, InvalidValue
+from jobevents.errors import AppendUnknown, Conflict, InvalidValue
 from jobevents.events import EVENT_TYPES, Event
 from jobevents.log import EventLog, Head
 from jobevents.testing.log_census import LogCensus
@@ -19,6 +19,7 @@ class LogContract(LogFeeds, LogRows, LogCensus, LogRaces):
     """The log's behaviour; the fixture must give an empty log to each test, and close it."""
 
     ordered = True  # one sequence over all jobs, in commit order
+    whole_calls = True  # of the events of one call, all are there or none
     keeps_rows = True  # a row of each job's current state, in the transaction of its events: `recorder.runs`
 
     @pytest.fixture
@@ -197,6 +198,30 @@ class LogContract(LogFeeds, LogRows, LogCensus, LogRaces):
             log.append([note("a", 1), note("b", 2)])
 
         assert [] == list(log.scan())
+
+    # what was cut short
+
+    def test_a_call_that_was_cut_short_is_completed(self, log: EventLog) -> None:
+        """Where a call may have left its first events, the same call again writes the others."""
+        if self.whole_calls:
+            pytest.skip("this log cuts no call short")
+        events: list[Event] = [*notes("a", (1, 2, 3)), *notes("b", (1, 2))]
+        log.append(events[:1])
+        log.append([events[3]])
+
+        stored = log.append(events)
+
+        assert events == bare(stored)
+        assert events == bare([*log.read("a"), *log.read("b")])
+        assert [] == codec.chain_breaks(record.data for record in log.read_raw("a"))
+
+    def test_the_outcome_of_an_append_is_found(self, log: EventLog) -> None:
+        """By its id an event is known to be there, to have lost its slot, or not to be there yet."""
+        stored = log.append([note("a", 1)])
+
+        asked = [AppendUnknown("a", 1, stored[0].id), AppendUnknown("a", 1, "other"), AppendUnknown("a", 2, "late")]
+
+        assert [True, False, None] == [log.resolve(one) for one in asked]
 
     # heads
 

@@ -1,0 +1,158 @@
+"""Idempotency keys as objects: `keys/v1/{hash}.json` names the unfinished job that holds a key of a kind of job.
+
+Created before the holder's first event and removed, by its generation, when the holder is final. A key whose holder has
+finished, or has no first event after a minute, is taken over by compare-and-swap. An absent holder may only be slow: a floor
+is set under it first, which takes its first event back should it still come. A job that is queued again does not take its key
+again.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from eventsourcing.persistence import StoredEvent
+from lru import LRU
+
+from jobevents.backends.blobclock import StoreClock
+from jobevents.backends.blobfloors import Floors
+from jobevents.backends.blobnames import Names
+from jobevents.blobs import ABSENT, Blob, Blobs
+from jobevents.errors import Conflict, Corrupt, KeyTaken, NotFound
+from jobevents.events import JobRecorded
+from jobevents.job import DELETED, Job
+
+BEGIN_S = 60.0  # how long a holder may take to write its first event: an append gives up after 30 s
+HELD = 4096  # keys whose generation is remembered, so that to let go costs one request
+
+Load = Callable[[str], Job]
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What the object says."""
+
+    job: str  # the job's id
+    name: str  # the kind of job
+    key: str
+
+
+class BlobKeys:
+    """The keys of one log, as its appends take and release them. Safe for threads, and between processes.
+
+    A job with a key costs two writes more, one without a key nothing.
+    """
+
+    def __init__(self, blobs: Blobs, names: Names, floors: Floors, clock: StoreClock, load: Load) -> None:
+        """Ask `load` how the job that holds a key is."""
+        self._blobs = blobs
+        self._names = names
+        self._floors = floors
+        self._clock = clock
+        self._load = load
+        self._held: LRU[str, str] = LRU(HELD)  # name of the object -> generation in which a job of ours holds it
+
+    def before(self, jobs: Sequence[Job], events: Sequence[StoredEvent]) -> None:
+        """Take the keys of jobs that begin, or are recorded anew.
+
+        Raises:
+            KeyTaken: an unfinished job holds one; none was taken.
+        """
+        asserted = JobRecorded.__name__
+        takers = {str(e.originator_id) for e in events if e.originator_version <= 1 or e.topic == asserted}
+        wanted = [job for job in jobs if _holds(job) and job.job_id in takers]
+        for number, job in enumerate(wanted):
+            try:
+                self._take(job)
+            except KeyTaken:
+                self.give_up(wanted[:number])
+                raise
+
+    def give_up(self, jobs: Sequence[Job]) -> None:
+        """Release the keys of jobs that did not begin."""
+        for job in jobs:
+            if job.key and not self._load(job.job_id).version:
+                self._release(job)
+
+    def after(self, jobs: Sequence[Job]) -> None:
+        """Release the keys of jobs that have finished or were deleted."""
+        for job in jobs:
+            if job.key and not _holds(job):
+                self._release(job)
+
+    def holder(self, name: str, key: str) -> str | None:
+        """Return the unfinished job that holds a key; None for the empty key. A read, and that of the job."""
+        found = self._read(self._names.key(name, key)) if key else None
+        if found is None:
+            return None
+        said, _ = found
+        return said.job if self._still_holds(said) else None
+
+    def _take(self, job: Job) -> None:
+        """Create the key's object, or take it over from a job that does not hold it any more."""
+        name = self._names.key(job.name, job.key)
+        generation = ABSENT
+        while True:
+            try:
+                self._held[name] = self._put(name, job, generation)
+            except Conflict:
+                found = self._read(name)
+                if found is None:
+                    generation = ABSENT
+                    continue
+                said, blob = found
+                if said.job == job.job_id:
+                    self._held[name] = blob.generation
+                    return
+                if self._still_holds(said) or not self._is_absent_for_good(said, blob):
+                    raise KeyTaken("idempotency key is taken", job_id=said.job, key=job.key) from None
+                generation = blob.generation
+            else:
+                return
+
+    def _still_holds(self, said: Holder) -> bool:
+        """Tell whether the job is there, has not finished, and has this key."""
+        job = self._load(said.job)
+        return _holds(job) and (job.name, job.key) == (said.name, said.key)
+
+    def _is_absent_for_good(self, said: Holder, blob: Blob) -> bool:
+        """Tell whether a key may be taken that its job does not hold: also one that has not begun, and shall not."""
+        if self._load(said.job).version:
+            return True
+        if (self._clock.now() - blob.stored_at).total_seconds() < BEGIN_S:
+            return False
+        self._floors.raise_to(said.job, 1)
+        return not self._load(said.job).version
+
+    def _release(self, job: Job) -> None:
+        """Remove the key's object, if this job holds it."""
+        name = self._names.key(job.name, job.key)
+        generation = self._held.get(name)
+        self._held.pop(name, None)
+        if generation is None:
+            found = self._read(name)
+            if found is None or found[0].job != job.job_id:
+                return
+            generation = found[1].generation
+        try:
+            self._blobs.delete(name, if_generation=generation)
+        except Conflict:  # another job has it
+            return
+
+    def _put(self, name: str, job: Job, generation: str) -> str:
+        data = msgspec.json.encode(Holder(job.job_id, job.name, job.key))
+        return self._blobs.put(
+            name, data, if_generation=generation, content_type="application/json", cache_control="no-store"
+        )
+
+    def _read(self, name: str) -> tuple[Holder, Blob] | None:
+        try:
+            blob = self._blobs.get(name)
+        except NotFound:
+            return None
+        assert blob is not None  # noqa: S101  # None only for if_changed
+        try:
+            return msgspec.json.decode(blob.data, type=Holder), blob
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            raise Corrupt(f"key cannot be read name={name!r} error={error} data={blob.data[:80]!r}") from error
+
+
+def _holds(job: Job) -> bool:
+    return bool(job.key) and job.version > 0 and job.state != DELETED and not job.is_final()

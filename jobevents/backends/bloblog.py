@@ -1,0 +1,410 @@
+"""The log as objects: one immutable object for each event, created in its slot or not at all.
+
+eventsourcing's AggregateRecorder over the port `Blobs`, so that memory, files and a bucket run the very same protocol. An
+append is linearizable per job: a slot is created by one writer, whatever replies are lost and however late a write lands.
+There is no order across jobs, and a call of several events is written one after the other: where it is cut short, its first
+events are there. Calls over several jobs go through these in the order of their ids, so that of two calls over the same jobs
+the first at the first job is the first at all.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, Protocol
+
+from eventsourcing.persistence import AggregateRecorder, IntegrityError, StoredEvent
+from lru import LRU
+
+from jobevents import codec
+from jobevents.backends.blobfloors import Floors
+from jobevents.backends.blobnames import PARTS, Names, Slot
+from jobevents.backends.fan import Fan
+from jobevents.backoff import Backoff
+from jobevents.blobs import ABSENT, Blob, Blobs
+from jobevents.errors import (
+    AppendUnknown,
+    Conflict,
+    Corrupt,
+    Gone,
+    JobEventsError,
+    KeyTaken,
+    Misconfigured,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
+from jobevents.job import Job
+from jobevents.limits import Limit
+from jobevents.log import Record
+
+HEADS = 16_384  # jobs whose last version is remembered, 0.2 KiB each
+FRESH_S = 60.0  # how long a head is taken for what it was: an erasure waits an hour between its floor and its deletes
+PROBES = 4  # reads of what may be the next event before a list, which costs twelve times a read
+RELISTS = 3  # of a listing that was made while events were written, and has a hole
+
+_JSON = "application/json; charset=utf-8"
+
+
+class AtAppend(Protocol):
+    """What takes part in an append: what a job's rows are on a log in a database."""
+
+    def before(self, jobs: Sequence[Job], events: Sequence[StoredEvent]) -> None:
+        """Take what the jobs will need, before their events are written; refuse by raising."""
+        ...
+
+    def give_up(self, jobs: Sequence[Job]) -> None:
+        """Undo `before`: nothing was written."""
+        ...
+
+    def after(self, jobs: Sequence[Job]) -> None:
+        """Let go of what the jobs do not need any more: their events are in the log."""
+        ...
+
+
+class BlobRecorder(AggregateRecorder):
+    """Events as objects. Safe for threads and between processes; a forked child may go on with it.
+
+    Requests: an append is one create (two reads more for a job's first event, one for a head not seen for a minute), what
+    came after an event one read of nothing and one for each event, a history a list and a read for each event.
+    """
+
+    is_durable = True
+    whole_calls = False  # a call that is cut short leaves its first events
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        prefix: str = "",
+        *,
+        once: Blobs | None = None,
+        backoff: Backoff | None = None,
+        fan: Fan | None = None,
+        at_append: Sequence[AtAppend] = (),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep the log below `prefix`.
+
+        Args:
+            once: the same store, where a `put` is one request that is not tried again; `blobs` itself if not given.
+            backoff: how an append is tried again; its deadline is when an append's outcome is unknown.
+            at_append: what else an append brings about, in order.
+        """
+        self.names = Names(prefix)
+        self.floors = Floors(blobs, self.names)
+        self.at_append = at_append
+        self._blobs = blobs
+        self._once = once or blobs
+        self._backoff = backoff or Backoff()
+        self._fan = fan or Fan()
+        self._monotonic = monotonic
+        self._heads: LRU[str, tuple[int, float]] = LRU(HEADS)  # job -> a version that is there, when it was seen
+
+    # writing
+
+    def insert_events(
+        self,
+        stored_events: Sequence[StoredEvent],
+        *,
+        rows: Sequence[Job] = (),
+        limits: Sequence[Limit] = (),
+        **kwargs: Any,  # Any: as in the library
+    ) -> None:
+        """Create each event in its slot.
+
+        Args:
+            stored_events: 0..n, of any jobs; of each job in order.
+            rows: the jobs as they are after these events.
+            limits: none: nothing here counts the running jobs.
+            kwargs: passed over.
+
+        Raises:
+            IntegrityError: another event is in a slot; nothing was written, but where another took it this instant.
+            Gone: the job was erased.
+            KeyTaken: an unfinished job holds the idempotency key of a row; nothing was written.
+            AppendUnknown: no reply until the deadline: an event may be there, or come to be.
+            PermissionDenied, Unavailable: what the store says; nothing of this event was written.
+        """
+        self._refuse_limits(limits)
+        self._refuse_doubles(stored_events)
+        if not stored_events:
+            return
+        ordered = sorted(stored_events, key=attrgetter("originator_id", "originator_version"))
+        self._refuse_taken(ordered)
+        self._before(rows, ordered)
+        written = 0
+        try:
+            for event in ordered:
+                self._append(event)
+                written += 1
+        except AppendUnknown:
+            raise  # it may be in the log, and need what was taken for it
+        except (JobEventsError, IntegrityError):
+            if not written:
+                for one in self.at_append:
+                    one.give_up(rows)
+            raise
+        for one in self.at_append:
+            one.after(rows)
+
+    def _before(self, rows: Sequence[Job], events: Sequence[StoredEvent]) -> None:
+        """Prepare; where a key is taken and a slot, too, it is the slot that is told of."""
+        try:
+            for one in self.at_append:
+                one.before(rows, events)
+        except KeyTaken as taken:
+            if any(event.originator_version <= 1 and self._look(_slot(event)) for event in events):
+                raise IntegrityError("another event is in the slot") from taken
+            raise
+
+    def _refuse_limits(self, limits: Sequence[Limit]) -> None:
+        if limits:
+            raise Misconfigured("this log does not count the running jobs: limits need a log in a database")
+
+    def _refuse_doubles(self, events: Sequence[StoredEvent]) -> None:
+        if len({_slot(event) for event in events}) < len(events):
+            raise IntegrityError("two events of one call are for one slot")
+
+    def _refuse_taken(self, events: Sequence[StoredEvent]) -> None:
+        """Refuse a call over several jobs that cannot be whole: one read for each, all at a time."""
+        firsts = [next(own) for _, own in groupby(events, key=attrgetter("originator_id"))]
+        if len(firsts) < 2:
+            return
+        found = self._fan.map(lambda event: self._look(_slot(event)), firsts)
+        for event, blob in zip(firsts, found, strict=True):
+            if blob is not None:
+                raise IntegrityError(f"another event is in the slot {_slot(event)}")
+
+    def _append(self, event: StoredEvent) -> None:
+        """Create an event in its slot."""
+        slot = _slot(event)
+        self._heed_floor_before(slot)
+        if not self._create(slot, event):
+            raise IntegrityError(f"another event is in the slot {slot}")
+        self._heed_floor_after(slot, event)
+        self._note(slot.job_id, slot.version)
+
+    def _create(self, slot: Slot, event: StoredEvent) -> bool:
+        """Create a slot by tries of one name and one content; False when it was taken before this call."""
+        tries = self._backoff.start()
+        unsure: Unavailable | None = None  # why a write of ours may have landed, or land yet
+        while True:
+            taken = False
+            try:
+                self._put(slot, event)
+            except Conflict:
+                taken = True
+            except Unavailable as error:
+                unsure = error
+            else:
+                return True
+            try:
+                found = self._read_back(slot)
+            except (Unavailable, PermissionDenied) as error:
+                if not unsure:
+                    raise
+                if isinstance(error, PermissionDenied) or not tries.pause():
+                    raise AppendUnknown(*slot, _event_id(event)) from error
+                continue
+            if found is not None:
+                return unsure is not None and found.data == event.state
+            if taken:  # and empty: the slot was deleted
+                self._heed_floor(slot)
+            if not tries.pause():
+                if unsure:
+                    raise AppendUnknown(*slot, _event_id(event)) from unsure
+                raise Unavailable(f"slot is emptied all the time job_id={slot.job_id} version={slot.version}")
+
+    def _put(self, slot: Slot, event: StoredEvent) -> None:
+        self._once.put(
+            self.names.event(slot),
+            event.state,
+            if_generation=ABSENT,
+            content_type=_JSON,
+            metadata={"type": event.topic},
+        )
+
+    def _read_back(self, slot: Slot) -> Blob | None:
+        """Return what is in a slot now; that there is nothing proves nothing of a write under way."""
+        try:
+            return self._once.get(self.names.event(slot))
+        except NotFound:
+            return None
+
+    def _heed_floor_before(self, slot: Slot) -> None:
+        """Do not begin a job that was erased."""
+        if slot.version <= 1:
+            self._heed_floor(slot)
+
+    def _heed_floor_after(self, slot: Slot, event: StoredEvent) -> None:
+        """Take back what was created below a floor that was raised meanwhile."""
+        if slot.version > 1 and self._knows(slot.job_id, slot.version - 1):
+            return
+        try:
+            self._heed_floor(slot)
+        except Gone:
+            found = self._look(slot)
+            if found is not None and found.data == event.state:
+                self._blobs.delete(self.names.event(slot), if_generation=found.generation)
+            raise
+
+    def _heed_floor(self, slot: Slot) -> None:
+        floor = self.floors.get(slot.job_id)
+        if floor > slot.version or (floor and slot.version <= 1):
+            raise Gone(f"the job was erased job_id={slot.job_id} floor={floor}")
+
+    # reading
+
+    def select_events(
+        self,
+        originator_id: Any,  # Any: a UUID, too, in the library
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Return a part of a job's history; see the library's.
+
+        What follows an event is read one after the other until there is nothing; the whole is listed, and read at a time.
+        """
+        job_id = str(originator_id)
+        if desc and limit == 1 and (last := self._last(job_id, lte)) is not None:
+            return [last] if gt is None or last.originator_version > gt else []
+        if gt and not desc:
+            return self._following(job_id, gt, lte)[:limit]
+        events = self._listed(job_id, gt, lte)
+        return (events[::-1] if desc else events)[:limit]
+
+    def _following(self, job_id: str, after: int, until: int | None) -> list[StoredEvent]:
+        """Return the events after one that is there: by reads, and by a list when there are more than a few."""
+        found: list[StoredEvent] = []
+        for version in range(after + 1, after + 1 + PROBES):
+            if until is not None and version > until:
+                return found
+            event = self._read(Slot(job_id, version))
+            if event is None:
+                return found
+            found.append(event)
+        return found + self._listed(job_id, after + PROBES, until)
+
+    def _last(self, job_id: str, until: int | None) -> StoredEvent | None:
+        """Return the last event, up to a version; None when it takes a list to find it."""
+        if until is not None:
+            return self._read(Slot(job_id, until)) if until >= 0 else None
+        known = self._heads.get(job_id)
+        if known is None:
+            return None
+        return next(reversed(self._following(job_id, known[0] - 1, None)), None)
+
+    def _listed(self, job_id: str, after: int | None, until: int | None) -> list[StoredEvent]:
+        """Return the events from one list, in order."""
+        slots: list[Slot] = []
+        for _ in range(RELISTS):
+            slots = [
+                slot
+                for slot in self._slots(self.names.history(job_id), Slot(job_id, (after or 0) + 1) if after else None)
+                if until is None or slot.version <= until
+            ]
+            if not slots or slots[-1].version - slots[0].version == len(slots) - 1:
+                break  # else it was listed while events were written: an earlier one was not there yet
+        events = self._fan.map(self._read, slots)
+        return [event for event in events if event is not None]
+
+    def _read(self, slot: Slot) -> StoredEvent | None:
+        blob = self._look(slot)
+        return None if blob is None else StoredEvent(slot.job_id, slot.version, _type(blob), bytes(blob.data))
+
+    def _look(self, slot: Slot) -> Blob | None:
+        """Return what is in a slot, and remember that it is there."""
+        try:
+            blob = self._blobs.get(self.names.event(slot))
+        except NotFound:
+            return None
+        self._note(slot.job_id, slot.version)
+        return blob
+
+    def _slots(self, prefix: str, start: Slot | None = None) -> Iterator[Slot]:
+        for entry in self._blobs.list(prefix, start=self.names.event(start) if start else ""):
+            slot = self.names.slot(entry.name)
+            if slot is not None:
+                yield slot
+
+    def _note(self, job_id: str, version: int) -> None:
+        known = self._heads.get(job_id)
+        if known is None or known[0] <= version:
+            self._heads[job_id] = version, self._monotonic()
+
+    def _knows(self, job_id: str, version: int) -> bool:
+        """Tell whether a version was seen within the last minute."""
+        known = self._heads.get(job_id)
+        return known is not None and known[0] >= version and self._monotonic() - known[1] <= FRESH_S
+
+    # all jobs
+
+    def scan_records(self, cursor: str, batch: int) -> Iterator[Record]:
+        """Yield every event, by the names of the objects: part after part, a job's in order; the cursor is a name.
+
+        An event that is written behind the cursor meanwhile is for the next scan. A list for each thousand events, and a
+        read for each, `batch` at a time.
+        """
+        after = self.names.slot(self.names.log + cursor) if cursor else None
+        slots = (slot for slot in self._slots(self.names.log, after) if slot != after)
+        while page := list(islice(slots, batch)):
+            for slot, event in zip(page, self._fan.map(self._read, page), strict=True):
+                if event is not None:  # else it was erased meanwhile
+                    name = self.names.event(slot).removeprefix(self.names.log)
+                    yield Record(name, slot.job_id, slot.version, event.topic, event.state)
+
+    def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
+        """Yield every job's events, from a job on, by id: all parts are listed first, for the ids, which are held."""
+        ids = (
+            slot.job_id for slots in self._fan.map(lambda part: list(self.last_slots(part)), PARTS) for slot in slots
+        )
+        for job_id in sorted((job_id for job_id in ids if job_id >= start), key=str.encode):
+            for event in self.select_events(job_id):
+                yield Record("", job_id, event.originator_version, event.topic, event.state)
+
+    def last_slots(self, part: str, *, after: str = "") -> Iterator[Slot]:
+        """Yield the last event's slot of every job of a part of the log, by job id, after the job `after`: lists alone.
+
+        Args:
+            part: one of `blobnames.PARTS`.
+        """
+        last: Slot | None = None
+        prefix = f"{self.names.log}{part}/"
+        start = f"{prefix}{after}0" if after else ""  # `0` is the character after the slash of the job's own events
+        for entry in self._blobs.list(prefix, start=start):
+            slot = self.names.slot(entry.name)
+            if slot is None:
+                continue
+            if last is not None and slot.job_id != last.job_id:
+                yield last
+            last = slot
+        if last is not None:
+            yield last
+
+    def translate(self, error: BaseException) -> JobEventsError:
+        """Return our error for one of eventsourcing; ours comes back as it is."""
+        return error if isinstance(error, JobEventsError) else Conflict(f"somebody else wrote first error={error}")
+
+    def close(self) -> None:
+        """End the threads; any number of times. The blobs are closed by whoever opened them."""
+        self._fan.close()
+
+
+def _slot(event: StoredEvent) -> Slot:
+    return Slot(str(event.originator_id), event.originator_version)
+
+
+def _type(blob: Blob) -> str:
+    """Return the type of a stored event: as its metadata says, or, where another program wrote it, its bytes."""
+    known = blob.metadata.get("type")
+    return codec.type_of(blob.data) if known is None else known
+
+
+def _event_id(event: StoredEvent) -> str:
+    try:
+        return codec.decode(event.state).id
+    except Corrupt:
+        return ""

@@ -1,0 +1,140 @@
+"""What the URL of a log or of a store opens: one `match` on the scheme; each backend is imported when it is asked for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+from jobevents import boundary
+from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
+from jobevents.errors import JobEventsError, Misconfigured
+
+if TYPE_CHECKING:
+    from eventsourcing.persistence import AggregateRecorder
+
+    from jobevents.backends.gcs import GcsBlobs
+    from jobevents.cloud import Bucket
+    from jobevents.desk import Desk
+    from jobevents.store import LogTable, RunTable
+    from jobevents.workers import Leases
+
+POSTGRES = ("postgresql", "postgres")  # schemes
+
+_LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database, gs://bucket/prefix"
+
+
+class Keeps(Protocol):
+    """What is kept beside the events of a log."""
+
+    @property
+    def runs(self) -> "RunTable":
+        """The rows, or what stands for them."""
+        ...
+
+    @property
+    def run_logs(self) -> "LogTable":
+        """The log lines of runs."""
+        ...
+
+    @property
+    def leases(self) -> "Leases":
+        """By which workers see that others live."""
+        ...
+
+    @property
+    def desk(self) -> "Desk | None":
+        """What those who hand out jobs need; None: nobody does here."""
+        ...
+
+
+class Opened(NamedTuple):
+    """A log and what is beside it."""
+
+    recorder: "AggregateRecorder"
+    translate: Callable[[BaseException], JobEventsError]  # the recorder's errors into ours
+    keeps: Keeps
+    beside: Callable[[], tuple[Blobs, str]]  # where views are kept if nothing else is said, and the prefix there
+    bucket: "Bucket | None" = None  # for a log that is itself kept on blobs
+
+
+def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, poll_interval_s: float) -> Opened:
+    """Open the log behind a URL; see `wiring.connect` for the arguments and errors."""
+    parts = boundary.split_url(url)
+    if parts.scheme in POSTGRES:
+        with extra("postgres"):
+            from jobevents.backends.postgres import PostgresRecorder
+
+        database = PostgresRecorder.open(url, tables=tables, schema=schema, poll_interval_s=poll_interval_s)
+        return Opened(database, database.translate, database, lambda: (database.blobs(), ""))
+    if schema:
+        raise Misconfigured("schema is an option of a log in Postgres: leave it out")
+    match parts.scheme:
+        case "memory" if parse_qsl(parts.query, keep_blank_values=True) == [("log", "blobs")]:
+            return open_bucket(MemoryBlobs())
+        case "memory":
+            from jobevents.backends.memory import MemoryRecorder
+
+            no_more(parts, url)
+            memory = MemoryRecorder()
+            return Opened(memory, memory.translate, memory, lambda: (MemoryBlobs(), ""))
+        case "sqlite":
+            from jobevents.backends import sqliteurl
+            from jobevents.backends.sqlite import SqliteRecorder
+
+            path, synchronous, lock_timeout_s = sqliteurl.parse(parts, url)
+            file = SqliteRecorder.open(
+                path, synchronous=synchronous, lock_timeout_s=lock_timeout_s, tables=tables, create=create
+            )
+            return Opened(file, file.translate, file, lambda: (FileBlobs(path.with_name(f"{path.stem}-blobs")), ""))
+        case "file":
+            no_more(parts, url)
+            return open_bucket(open_files(parts, url))
+        case "gs":
+            no_more(parts, url)
+            blobs, prefix = open_gcs(parts, url)
+            return open_bucket(blobs, prefix, once=blobs.once())
+        case _:
+            raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
+
+
+def open_bucket(blobs: Blobs, prefix: str = "", *, once: Blobs | None = None) -> Opened:
+    """Open the log that is kept on blobs below a prefix; its views are kept there, too."""
+    from jobevents.cloud import Bucket
+
+    bucket = Bucket(blobs, prefix, once=once)
+    return Opened(bucket.recorder, bucket.recorder.translate, bucket, lambda: (blobs, prefix), bucket)
+
+
+def open_files(parts: SplitResult, url: str) -> FileBlobs:
+    """Open a directory as blobs."""
+    if not parts.path or parts.netloc:
+        raise Misconfigured(f"no directory in the URL url={boundary.hide_password(url)!r}; write file:///directory")
+    return FileBlobs(Path(unquote(parts.path)))
+
+
+def open_gcs(parts: SplitResult, url: str) -> "tuple[GcsBlobs, str]":
+    """Open a bucket as blobs, and return it with the prefix."""
+    from jobevents.backends.gcs import GcsBlobs
+
+    if not parts.netloc:
+        raise Misconfigured(f"no bucket in the URL url={boundary.hide_password(url)!r}; write gs://bucket/prefix")
+    return GcsBlobs(parts.netloc), parts.path.strip("/")
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Say how to install what an import in the block is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise Misconfigured(
+            f"a package is missing error={error}: run `python -m pip install 'jobevents[{name}]'`"
+        ) from error
+
+
+def no_more(parts: SplitResult, url: str, *, but: Sequence[str] = ()) -> None:
+    """Refuse options in a URL that nobody reads."""
+    for option, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if option not in but:
+            raise Misconfigured(f"unknown option in the URL option={option} url={boundary.hide_password(url)!r}")
