@@ -171,7 +171,7 @@ class PostgresDatabase:
             try:
                 with self._lend(tries.left_s) as connection:
                     began = True
-                    return work(connection)
+                    return _heard_out(work, connection)
             except psycopg.Error as error:
                 unsure |= began and is_lost(error)
                 if is_passing(error) and tries.pause():
@@ -240,6 +240,19 @@ class PostgresDatabase:
         return Unavailable(
             f"all connections are in use {where(self.target)} pool_size={self.target.pool_size}: raise pool_size in the URL"
         )
+
+
+def _heard_out(work: Work[T], connection: Session) -> T:
+    """Return what `work` returns; an error that came with the end of the connection is the end of the connection.
+
+    It may be that of a first try, whose reply was lost, in the way of the second: only a connection that lives can tell.
+    """
+    try:
+        return work(connection)
+    except psycopg.Error as error:
+        if connection.broken and not is_lost(error):
+            raise psycopg.OperationalError(f"connection was lost: {error}") from error
+        raise
 
 
 def leave(*connections: Session) -> None:
