@@ -5,12 +5,13 @@ Nothing outlives the process. Behaves like the SQL logs in all else, for tests, 
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from eventsourcing.persistence import StoredEvent
+from eventsourcing.persistence import IntegrityError, StoredEvent
 from eventsourcing.popo import POPOProcessRecorder
 
+from jobevents import codec
 from jobevents.backends.memorycensus import MemoryCensus
 from jobevents.backends.memoryclaims import MemoryClaims
 from jobevents.backends.memoryruns import MemoryRetention, MemoryRunLogs, MemoryRuns
@@ -19,7 +20,7 @@ from jobevents.desk import Desk
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
 from jobevents.limits import Limit
-from jobevents.log import Record
+from jobevents.log import NO_HEADS, Head, Record
 from jobevents.pauses import MemoryPauses
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases, MemoryLeases
@@ -55,10 +56,11 @@ class MemoryRecorder(POPOProcessRecorder):
         Args:
             stored_events: 0..n, of any jobs.
             kwargs: `rows`: Jobs as they are after these events; `limits`: on how many of those may run;
+                `follows`: job id -> the Head that its events go on from, which must be there;
                 `tracking`: as in the library; others are passed over.
 
         Raises:
-            IntegrityError: an event's place is taken, or the tracking is not beyond the last.
+            IntegrityError: an event's place is taken, the one before it is not there, or the tracking is not beyond the last.
             KeyTaken: an unfinished job holds the idempotency key of a row.
             Busy: as many other jobs run as a limit lets.
         """
@@ -70,9 +72,14 @@ class MemoryRecorder(POPOProcessRecorder):
         *,
         rows: Sequence[Job] = (),
         limits: Sequence[Limit] = (),
+        follows: Mapping[str, Head] = NO_HEADS,
         **kwargs: Any,
     ) -> None:
         super()._assert_uniqueness(stored_events, **kwargs)
+        for job_id, head in follows.items():
+            place = self._stored_events_index[job_id].get(head.version)
+            if place is None or codec.unseal(self._stored_events[place].state)[1] != head.chain:
+                raise IntegrityError(f"event before is not there job_id={job_id} version={head.version}")
         self._rows.check_limits(limits, rows)
         self._rows.check_keys(rows)
 

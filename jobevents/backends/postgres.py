@@ -6,7 +6,7 @@ that goes on after the last id it saw passes over an event (`postgreswriter` say
 # ruff: noqa: S608  # table names are constants, values are bound
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Event as Flag
 from typing import Any, Final, Self
 from uuid import UUID
@@ -39,15 +39,28 @@ from jobevents.desk import Desk
 from jobevents.errors import AppendUnknown, Corrupt, InvalidValue, JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
-from jobevents.log import Record
+from jobevents.log import NO_HEADS, Head, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
 _EVENT: Final = "originator_id, originator_version, topic, state"
-_INSERT_ONE = f"INSERT INTO {EVENTS} ({_EVENT}) VALUES (%s, %s, %s, %s) RETURNING notification_id"
+_INSERT_FIRST = f"INSERT INTO {EVENTS} ({_EVENT}) VALUES (%s, %s, %s, %s) RETURNING notification_id"
+# Where the event before is not there, or is another, the state becomes null, which the table refuses: nothing is written.
+_UNLESS_LOST = (
+    f"CASE WHEN end_before IS NULL OR EXISTS (SELECT FROM {EVENTS} AS before WHERE before.originator_id = given.originator_id "
+    "AND before.originator_version = given.originator_version - 1 "
+    "AND substring(before.state FROM octet_length(before.state) - octet_length(end_before) + 1) = end_before) "
+    "THEN given.state END"
+)
+_GIVEN = f"AS given ({_EVENT}, end_before"
+_INSERT_ONE = (
+    f"INSERT INTO {EVENTS} ({_EVENT}) SELECT originator_id, originator_version, topic, {_UNLESS_LOST} "
+    f"FROM (VALUES (%s::text, %s::bigint, %s::text, %s::bytea, %s::bytea)) {_GIVEN}) RETURNING notification_id"
+)
 _INSERT = (  # for several: one statement, whatever their number
-    f"INSERT INTO {EVENTS} ({_EVENT}) SELECT {_EVENT} FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[]) "
-    f"WITH ORDINALITY AS given ({_EVENT}, place) ORDER BY place RETURNING notification_id"
+    f"INSERT INTO {EVENTS} ({_EVENT}) SELECT originator_id, originator_version, topic, {_UNLESS_LOST} "
+    "FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[], %s::bytea[]) "
+    f"WITH ORDINALITY {_GIVEN}, place) ORDER BY place RETURNING notification_id"
 )
 _SCAN = f"SELECT notification_id, {_EVENT} FROM {EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
 _BY_JOB = (
@@ -163,11 +176,12 @@ class PostgresRecorder(PostgresProcessRecorder):
         Args:
             stored_events: 0..n, of any jobs.
             kwargs: `rows`: Jobs as they are after these events; `limits`: on how many of those may run;
-                `tracking`: as in the library; others are passed over.
+                `follows`: job id -> the Head that its events go on from, which must be there: not so when the database was
+                replaced by an older copy; `tracking`: as in the library; others are passed over.
 
         Raises:
-            IntegrityError: an event's place is taken, or the tracking is not beyond the last. Also when these very events
-                are there, as after a lost reply: whoever knows their ids can tell.
+            IntegrityError: an event's place is taken, the one before it is not there, or the tracking is not beyond the
+                last. Also when these very events are there, as after a lost reply: whoever knows their ids can tell.
             KeyTaken: an unfinished job holds the idempotency key of a row.
             Busy: as many other jobs run as a limit lets.
             AppendUnknown: the reply was lost, and the database did not come back in time.
@@ -181,7 +195,7 @@ class PostgresRecorder(PostgresProcessRecorder):
         statements = [*self._rows.checks(limits, rows), *self._rows.writes(rows)]
         if tracking is not None:
             statements.append((_TRACK, (tracking.application_name, tracking.notification_id)))
-        insert = Insert(stored_events, statements, rows, limits)
+        insert = Insert(stored_events, statements, rows, limits, kwargs.get("follows", NO_HEADS))
         try:
             ids = self._writer.run(insert)
         except Unsure as error:
@@ -194,24 +208,13 @@ class PostgresRecorder(PostgresProcessRecorder):
 
     def _send(self, connection: Session, inserts: Sequence[Insert]) -> Callable[[], list[int]]:
         events = connection.cursor(binary=True)
-        stored = [event for insert in inserts for event in insert.events]
-        self._insert_stored_events(events, stored)
+        stored = [_columns(event, insert.follows) for insert in inserts for event in insert.events]
+        _insert(events, stored)
         for insert in inserts:
             self._insert_events(connection.cursor(), insert.events, statements=insert.statements)
         return lambda: [row[0] for row in events.fetchall()] if stored else []
 
-    def _insert_stored_events(  # type: ignore[override]  # our cursor returns tuples
-        self, curs: Cursor[Row], stored_events: Sequence[StoredEvent], **_: Any
-    ) -> None:
-        if len(stored_events) == 1:
-            one = stored_events[0]
-            given = (one.originator_id, one.originator_version, one.topic, one.state)
-            curs.execute(_INSERT_ONE, given, prepare=True)
-        elif stored_events:
-            several = [list(column) for column in zip(*map(_columns, stored_events), strict=True)]
-            curs.execute(_INSERT, several, prepare=True)
-
-    def _insert_events(  # type: ignore[override]  # as above
+    def _insert_events(  # type: ignore[override]  # our cursor returns tuples
         self,
         curs: Cursor[Row],
         stored_events: Sequence[StoredEvent],
@@ -227,7 +230,8 @@ class PostgresRecorder(PostgresProcessRecorder):
         table, constraint = error.diag.table_name, error.diag.constraint_name
         if isinstance(error, psycopg.IntegrityError):
             if table in (EVENTS, TRACKING):
-                return _because(IntegrityError(str(error)), error)
+                lost = isinstance(error, psycopg.errors.NotNullViolation) and table == EVENTS  # see _UNLESS_LOST
+                return _because(IntegrityError("event before is not there" if lost else str(error)), error)
             if constraint == self._rows.key_index and (taken := self._rows.taken(cursor, insert.rows)):
                 return _because(taken, error)
         if error.sqlstate == postgreserrors.DIVISION_BY_ZERO:  # a limit's, see `checks`
@@ -387,8 +391,21 @@ def _connected(url: str, schema: str = "", poll_interval_s: float = 0) -> Postgr
     return database
 
 
-def _columns(event: StoredEvent) -> Row:
-    return event.originator_id, event.originator_version, event.topic, event.state
+def _insert(cursor: Cursor[Row], stored: Sequence[Row]) -> None:
+    """Send the statement that writes events, if there are any."""
+    if len(stored) > 1:
+        cursor.execute(_INSERT, [list(column) for column in zip(*stored, strict=True)], prepare=True)
+    elif stored and stored[0][-1] is None:
+        cursor.execute(_INSERT_FIRST, stored[0][:-1], prepare=True)
+    elif stored:
+        cursor.execute(_INSERT_ONE, stored[0], prepare=True)
+
+
+def _columns(event: StoredEvent, follows: Mapping[str, Head]) -> Row:
+    job_id, version = str(event.originator_id), event.originator_version
+    head = follows.get(job_id)
+    end_before = codec.tail(head.chain) if head is not None and head.version == version - 1 else None
+    return job_id, version, event.topic, event.state, end_before
 
 
 def _event_id(stored: StoredEvent) -> str:

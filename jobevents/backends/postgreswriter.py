@@ -6,7 +6,7 @@ transaction's events can be seen. A table lock does the same, and dearer: it sto
 A transaction of ours, from BEGIN to COMMIT, goes to the server in one parcel: nobody holds the lock over a network.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from jobevents.backends.postgreserrors import is_lost
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
+from jobevents.log import NO_HEADS, Head
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(%s)"
 NOTIFY: Final = "SELECT pg_notify(%s, %s)"
@@ -36,6 +37,7 @@ class Insert(msgspec.Struct, frozen=True):
     statements: Sequence[Statement]  # what writes the rows that follow from the events, and tracking
     rows: Sequence[Job] = ()  # the jobs of these rows
     limits: Sequence[Limit] = ()  # on how many of them may run
+    follows: Mapping[str, Head] = NO_HEADS  # job id -> what its events go on from
 
     def __call__(self, ids: Iterator[int]) -> list[int]:
         """Return the ids of the events, taken from those of all callers."""

@@ -98,6 +98,34 @@ class LogContract(LogFeeds, LogRows, LogCensus, LogRaces):
 
         assert [event] == bare(log.read("a"))
 
+    # what is gone on from
+
+    @pytest.mark.parametrize("known", [Head(3, "0" * 32), Head(2, "0" * 32)], ids=["missing", "another"])
+    @pytest.mark.parametrize("more", [False, True], ids=["one", "several"])
+    def test_append_after_what_is_not_there(self, log: EventLog, known: Head, more: bool) -> None:
+        """A caller's head that the log does not have, as after an older copy was put back, is a Conflict; nothing is written."""
+        stored = log.append(notes("a", (1, 2)))
+        beside = [note("b", 1)] if more else []
+
+        with pytest.raises(Conflict, match="older copy"):
+            log.append([*beside, note("a", known.version + 1)], heads={"a": known})
+
+        assert stored == log.read("a")
+        assert not log.read("b")
+
+    def test_append_after_a_known_head(self, log: EventLog) -> None:
+        """Heads that are as the caller knows them are gone on from, of several jobs in one call, each by several events."""
+        heads = {job_id: Head(1, log.append([note(job_id, 1)])[0].chain) for job_id in ("a", "b")}
+
+        log.append([note("a", 2), note("b", 2), note("c", 1), note("a", 3)], heads=heads)
+
+        assert {"a": [1, 2, 3], "b": [1, 2], "c": [1]} == {
+            job_id: [event.version for event in log.read(job_id)] for job_id in ("a", "b", "c")
+        }
+        assert all(
+            [] == codec.chain_breaks(record.data for record in log.read_raw(job_id)) for job_id in ("a", "b", "c")
+        )
+
     # the same again
 
     def test_append_again(self, log: EventLog) -> None:
