@@ -2,7 +2,7 @@
 BIN = .venv/bin
 PARALLEL = -n 2 --dist loadscope --no-loadscope-reorder
 .DEFAULT_GOAL = help
-.PHONY: help demo test soak lint bench diagram clean package environment
+.PHONY: help demo test soak kill lint bench diagram clean package environment
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -16,6 +16,9 @@ test: lint  ## everything: lint, types, imports, all tests, and a part of them o
 
 soak: environment  ## ten minutes of four workers that are killed all the time
 	JOBEVENTS_SOAK_S=600 $(BIN)/python -m pytest -s tests/test_soak.py $(ARGS)
+
+kill: environment  ## 20,000 runs on each database by eight processes that are killed one after another
+	JOBEVENTS_KILL_RUNS=20000 $(BIN)/python -m pytest -s tests/test_killed_runners.py $(ARGS)
 
 lint: environment  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

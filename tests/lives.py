@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 from jobevents import JobRunner, Registry, connect
 from jobevents.backends import sqlite
 from jobevents.context import JobContext
-from jobevents.errors import IllegalTransition, Refused
+from jobevents.errors import IllegalTransition, Refused, Unavailable
 from jobevents.events import Event
 from jobevents.job import Job
 from jobevents.jobs import Jobs
@@ -53,6 +53,7 @@ class Lives:
         self._output = self._parent.stdout.fileno()
         self._partial = b""
         self._kept: deque[Said] = deque()
+        self.living: set[int] = set()  # whose end was not heard yet
 
     def __enter__(self) -> Self:
         return self
@@ -60,6 +61,11 @@ class Lives:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:  # the parent waits for its children, and we for the parent
+            for pid in self.living:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.hear_for(1.0)  # so that it can say that they have ended
         for pipe in (self._parent.stdin, self._parent.stdout):
             assert pipe is not None
             pipe.close()
@@ -90,6 +96,10 @@ class Lives:
             self._partial += data
         line, _, self._partial = self._partial.partition(b"\n")
         pid, what, *rest = json.loads(line)
+        if what == "born":
+            self.living.add(pid)
+        elif what == "ended":
+            self.living.discard(pid)
         return Said(pid, what, rest)
 
     def hear_for(self, seconds: float) -> list[Said]:
@@ -108,6 +118,14 @@ class Lives:
             heard.append(self.hear())
             times -= heard[-1].what == what
         return heard
+
+    def end(self, pid: int, how: signal.Signals) -> list[Said]:
+        """Signal a role that was started alone, unless it has ended, and return what is said until it has."""
+        if pid not in self.living:
+            return []
+        with suppress(ProcessLookupError):
+            os.kill(pid, how)
+        return self.hear_until("ended")
 
 
 def say(what: str, *rest: Any) -> None:
@@ -222,9 +240,21 @@ def run(url: str, what: str, seconds: float = 0.0, grace_s: float = 5.0, lease_s
             time.sleep(seconds)  # work that asks for nothing
         return ctx.attempt
 
-    with connect(url, lease_s=lease_s, claim_s=lease_s) as jobs:
+    with _begun_again(lambda: connect(url, lease_s=lease_s, claim_s=lease_s)) as jobs:
         JobRunner(jobs, registry, workers=4, grace_s=grace_s, stop_grace_s=0.2).run()
         say("stopped")
+
+
+def _begun_again(begin: Callable[[], Jobs]) -> Jobs:
+    """Connect as a process does that its supervisor begins again for as long as the server is not there."""
+    give_up = time.monotonic() + 30
+    while True:
+        try:
+            return begin()
+        except Unavailable:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
 
 
 def look(url: str, path: str, total: int) -> None:
