@@ -22,6 +22,7 @@ from jobevents import (
     cli_keep,
     cli_pages,
     cli_run,
+    cli_serve,
     cli_views,
     cli_workers,
     commands,
@@ -296,6 +297,7 @@ def delete(
 
 
 cli_run.add_to(app)
+cli_serve.add_to(app)
 cli_workers.add_to(app)
 cli_views.add_to(app)
 cli_build.add_to(app)

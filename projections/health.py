@@ -71,7 +71,7 @@ class HealthRecord:
             position=stored,
             head=head,
             lag_events=max(0, head - stored),
-            lag_s=_age_of_next(log, stored, now) if stored < head else 0.0,
+            lag_s=age_of_next(log, stored, now) if stored < head else 0.0,
             complete_through=self._complete_through,
             heartbeat=self._heartbeat,
             parked=parked,
@@ -124,7 +124,7 @@ def troubles(health: Health, head: int, now: datetime) -> list[str]:
     return found
 
 
-def _age_of_next(log: EventLog, stored: int, now: datetime) -> float:
+def age_of_next(log: EventLog, stored: int, now: datetime) -> float:
     """Return the age of the event after a position, in seconds; 0 when it cannot be read."""
     try:
         record = next(iter(log.scan(str(stored), limit=1)), None)

@@ -1,0 +1,90 @@
+"""The command `serve`: the API over HTTP, until SIGTERM or Ctrl-C."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from jobevents import console
+from jobevents.cli_options import Url, open_jobs
+from jobevents.cli_run import load_registry
+from jobevents.errors import Misconfigured
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command line this command."""
+    app.command("serve")(serve)
+
+
+def serve(
+    url: Url,
+    registry: Annotated[
+        str, typer.Option(metavar="MODULE:REGISTRY", help="The kinds of jobs, to show their schedules.")
+    ] = "",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8765,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
+    open_to_all: Annotated[
+        bool, typer.Option("--open-to-all", help="Listen beyond this machine although anybody would be let in.")
+    ] = False,
+) -> None:
+    """Serve the API: jobs, their events and logs, queues, workers, metrics. What there is: /openapi.json."""
+    try:
+        import uvicorn  # an optional extra, as is what the API needs
+
+        from projections.api import create_app
+        from projections.api.access import Anonymous, check_bind
+    except ImportError as error:
+        raise Misconfigured(
+            f"serving needs more packages: pip install 'jobevents[server]' missing={error.name}"
+        ) from error
+
+    access = Anonymous(read_only=read_only)
+    check_bind(host, access, open_to_all=open_to_all)
+    kinds = load_registry(registry) if registry else None
+    with open_jobs(url) as jobs, _without_their_end():
+        app = create_app(jobs, access=access, registry=kinds)
+        config = uvicorn.Config(
+            app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
+        )
+        server = uvicorn.Server(config)
+        listener = _listen(host, port)
+        with listener:
+            console.note(f"serving at http://{_shown(listener)}/; Ctrl-C to stop", to_err=True)
+            server.run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[4][:2], family=address[0], backlog=2048)
+    except OSError as error:
+        raise Misconfigured(
+            f"cannot listen host={host} port={port} error={error}: give another --host or --port"
+        ) from error
+
+
+def _shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def _without_their_end() -> Iterator[None]:
+    """Have a signal end the server alone: it raises the signal again once it has stopped, which would end the process."""
+    before = {number: signal.signal(number, _pass) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    """Take notice of a signal that has been heeded."""

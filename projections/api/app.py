@@ -1,0 +1,165 @@
+"""The ASGI app: each route of the table behind one way in and out. All that blocks runs in a bounded number of threads."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, TypeVar, TypeVarTuple
+
+import msgspec
+from anyio import CapacityLimiter, sleep, to_thread
+from anyio.lowlevel import RunVar
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp
+
+from jobevents.errors import JobEventsError
+from jobevents.jobs import Jobs
+from jobevents.registry import Registry
+from jobevents.status import Status
+from jobevents.times import format_time
+from projections.api import parameters, routes
+from projections.api.access import Access, Anonymous, Identity, check_role
+from projections.api.metrics import Metrics
+from projections.api.problems import NotYet, Refusal, refusal_by_status, refusal_of
+from projections.api.questions import Questions
+from projections.api.routes import JSON, ROUTES, Desk, Given, Reply, Route
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+THREADS: Final = 16  # requests that read at once; the others wait their turn
+_LOOK_S: Final = 0.05  # between two looks at whether what is waited for is there
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+_NOBODY: Final = Identity("", frozenset())
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(
+    jobs: Jobs,
+    *,
+    access: Access | None = None,
+    registry: Registry | None = None,
+    record: type[Status] = Status,
+    threads: int = THREADS,
+) -> ASGIApp:
+    """Return the API over these jobs, to be served, or mounted anywhere in an app of your own; it closes nothing.
+
+    Args:
+        access: tells who calls; by default everybody is `anonymous` and may do everything, which is for loopback alone, or
+            behind something of yours that has judged the caller.
+        registry: the kinds of jobs, for schedules.
+        record: Status, or the service's subclass of it, as lists show jobs.
+        threads: how many requests read at once.
+    """
+    questions = Questions(jobs, registry=registry, record=record)
+    server = _Server(Desk(questions, Metrics(questions)), access or Anonymous(), threads)
+    return Starlette(
+        routes=[
+            # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
+            StarletteRoute(one.path.replace("{job_id}", "{job_id:path}"), server.endpoint(one), methods=[one.method])
+            for one in ROUTES
+        ],
+        exception_handlers={HTTPException: server.no_route, Exception: server.unexpected},
+    )
+
+
+class _Server:
+    """What all routes of one app have in common."""
+
+    def __init__(self, desk: Desk, access: Access, threads: int) -> None:
+        self._desk = desk
+        self._access = access
+        self._threads = threads
+        self._limiter: RunVar[CapacityLimiter] = RunVar("jobevents-api-threads")  # one for each event loop
+
+    def endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        """Return what Starlette calls for a route."""
+
+        async def answer(request: Request) -> Response:
+            began, started = self._now(), time.monotonic()
+            try:
+                response = _response(await self._reply(route, request), route, began)
+            except Exception as error:
+                if not isinstance(error, JobEventsError):
+                    logger.exception("request failed route=%s", route.name)
+                response = _refused(refusal_of(error), began)
+            self._desk.metrics.answered(route.name, response.status_code, time.monotonic() - started)
+            return response
+
+        return answer
+
+    async def _reply(self, route: Route, request: Request) -> Reply:
+        caller = _NOBODY
+        if route.role is not None:
+            caller = self._access.identify(dict(request.headers), request.client.host if request.client else "")
+            check_role(caller, route.role)
+        given = Given(
+            caller,
+            parameters.read_all(route.parameters, request.query_params.multi_items()),
+            request.path_params.get("job_id", ""),
+            request.headers.get("if-none-match", ""),
+        )
+        await self._wait(route, given)
+        return await self._in_thread(route.ask, self._desk, given)
+
+    async def _wait(self, route: Route, given: Given) -> None:
+        """Wait until the place is reached that `wait_for` names.
+
+        Raises:
+            NotYet: not in time.
+        """
+        wanted = given.values.get("wait_for")
+        if route.waits is None or wanted is None:
+            return
+        ends = time.monotonic() + routes.WAIT_S
+        while (found := await self._in_thread(route.waits, self._desk.questions, given)) < wanted:
+            if time.monotonic() >= ends:
+                raise NotYet(f"waited in vain wait_for={wanted} found={found} waited_s={routes.WAIT_S:g}")
+            await sleep(_LOOK_S)
+
+    async def _in_thread(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            limiter = CapacityLimiter(self._threads)
+            self._limiter.set(limiter)
+        return await to_thread.run_sync(call, *args, limiter=limiter)
+
+    async def no_route(self, request: Request, error: Exception) -> Response:
+        """Answer where no route is, or not with this method."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        response = _refused(refusal_by_status(status, f"{request.method} is not answered here"), self._now())
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
+
+    async def unexpected(self, request: Request, error: Exception) -> Response:
+        """Answer what failed outside of every route; Starlette raises it again, for the server's log."""
+        return _refused(refusal_of(error), self._now())
+
+    def _now(self) -> datetime:
+        return self._desk.questions.jobs.emitter.clock()
+
+
+def _response(reply: Reply, route: Route, began: datetime) -> Response:
+    through = format_time((reply.complete_through or began).astimezone(UTC)) if reply.is_complete_known else "unknown"
+    body = reply.body if isinstance(reply.body, bytes) else msgspec.json.encode(reply.body)
+    headers = {**_HEADERS, "X-Complete-Through": through, **reply.headers}
+    response = Response(body, reply.status, headers)
+    if reply.status != 304:
+        response.headers["Content-Type"] = route.media_type  # as it is: Starlette would add a charset to text
+    return response
+
+
+def _refused(refusal: Refusal, began: datetime) -> Response:
+    headers = {**_HEADERS, "X-Complete-Through": format_time(began), "Content-Type": JSON, **refusal.headers}
+    return Response(msgspec.json.encode(refusal.problem), refusal.status, headers)

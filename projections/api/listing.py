@@ -1,0 +1,252 @@
+"""Lists of jobs: from the sorted index where that knows what is asked for, else from the log's table of runs. No HTTP.
+
+The index costs the manifest and two chunks, whatever the page; the table is read by an index of the database. What
+neither can find without reading everything is refused.
+"""
+
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from jobevents.census import Census
+from jobevents.errors import Corrupt, NotFound
+from jobevents.ids import sort_key
+from jobevents.jobs import Jobs
+from jobevents.status import State, Status
+from jobevents.store import RunFilter
+from projections.api.problems import CannotFilter
+from projections.api.shapes import Filter, JobPage, JobSlice
+from projections.asof import page as asof_page
+from projections.asof import parse
+from projections.health import read_health
+from projections.index import DEFAULT_PER_PAGE, bounded, cursor_after, id_in
+from projections.manifest import OTHER
+from projections.paging import PageMeta, adjust_item_count, load_page, meta_of
+from projections.reader import LeftOut, Reader
+
+STATES: Final = ("", *State, OTHER)
+MAX_DEPTH: Final = 100_000  # rows that a database steps over for a page with filters: about 50 ms
+MAX_PAST: Final = 100_000  # events that a list of the past may read: about a second
+MAX_LAG: Final = 1000  # events that the index may miss before a table is preferred to it
+
+_NO_TABLE: Final = "this log keeps no table of runs: list by state alone"
+_TOO_LONG: Final = "listing the past reads the whole log, which is too long for an answer; run: jobevents list --as-of"
+_TABLE_FILTERS: Final = ("command", "queue", "since", "until", "q")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list; what is empty does not restrict."""
+
+    state: str = ""  # one of the six, or `other` for all states of open text
+    command: str = ""  # kind of job
+    queue: str = ""
+    since: datetime | None = None  # created then or later
+    until: datetime | None = None  # created then or earlier
+    q: str = ""  # what the id begins with
+    page: int = 1
+    per_page: int = DEFAULT_PER_PAGE
+    as_of: str = ""  # as it was at this moment, as `asof.parse` reads it
+    cursor: str | None = None  # instead of a page: go on after this; "" begins
+
+    @property
+    def needs_table(self) -> bool:
+        """Tell whether the index does not know what is asked for."""
+        return any(getattr(self, name) for name in _TABLE_FILTERS)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A list, and up to when it has everything."""
+
+    found: JobPage | JobSlice
+    complete_through: datetime | None  # every event committed before is in it; None: not known
+    position: int  # place in the log up to which everything is in it
+
+
+class Listing:
+    """Answers with lists. Safe for threads."""
+
+    def __init__(self, jobs: Jobs, record: type[Status] = Status) -> None:
+        """Read the log's index and its statuses, as records of a type."""
+        self._jobs = jobs
+        self._record = record
+        self.reader: Reader[Status] = Reader(jobs.blobs, jobs.prefix, type=record)
+
+    def filters(self) -> dict[str, Filter]:
+        """Return which parameters can be used with this log, and why not."""
+        table = Filter(True, "") if self._jobs.desk is not None else Filter(False, _NO_TABLE)
+        always = Filter(True, "")
+        return {"state": always, "page": always, "cursor": always, **dict.fromkeys(_TABLE_FILTERS, table)}
+
+    def find(self, wanted: Wanted) -> Listed:
+        """Return a page, or what follows a cursor.
+
+        Raises:
+            CannotFilter: neither the index nor a table can find it. InvalidValue: it is no cursor, or there is no such state.
+            NotFound: there is no index yet, and no table.
+            Unavailable, PermissionDenied, Corrupt: as `Reader.page`, or what the log says.
+        """
+        if wanted.as_of:
+            return self._past(wanted)
+        began = self._jobs.emitter.clock()
+        head = self.head()
+        if wanted.needs_table:
+            return Listed(self._of_table(self._table(), wanted), began, head)
+        position = self.reader.index.position()
+        if self._prefers_table(wanted, head, position):
+            return Listed(self._of_table(self._table(), wanted), began, head)
+        if head and not position:
+            raise NotFound("there is no index yet; run: jobevents project")
+        if self._jobs.log.ordered and position > head:
+            raise Corrupt(
+                f"the index is {position - head} events ahead of the log: was that replaced by an older copy? "
+                "make the views anew with: jobevents rebuild"
+            )
+        is_whole = self._jobs.log.ordered and position == head
+        through = began if is_whole else complete_through(self._jobs, "index")
+        return Listed(self._of_index(wanted), through, position)
+
+    def position(self, wanted: Wanted) -> int:
+        """Return the place in the log up to which everything would be in a list.
+
+        Raises: as `find`.
+        """
+        head = self.head()
+        if wanted.needs_table:
+            return head
+        position = self.reader.index.position()
+        return head if self._prefers_table(wanted, head, position) else position
+
+    def _past(self, wanted: Wanted) -> Listed:
+        """List the jobs as they were: a pass over the whole log, which is refused where that is long."""
+        moment = parse(wanted.as_of, self._jobs.emitter.clock())
+        head = self.head()
+        available = self.past()
+        if not available.available:
+            raise CannotFilter(available.reason)
+        if wanted.cursor is not None or wanted.since or wanted.until or wanted.q:
+            raise CannotFilter("as_of goes with state, command, queue and page alone")
+        page = asof_page(
+            self._jobs,
+            moment,
+            wanted.state,
+            name=wanted.command,
+            queue=wanted.queue,
+            page=wanted.page,
+            per_page=bounded(wanted.per_page),
+        )
+        return Listed(_page(page.meta, page.items, page.left_out, []), moment.instant, moment.position or head)
+
+    def _prefers_table(self, wanted: Wanted, head: int, position: int) -> bool:
+        """Tell whether a table is to be read although the index knows what is asked for: it is not there, or far off."""
+        if self._jobs.desk is None or not self._jobs.log.ordered or wanted.state == OTHER:
+            return False
+        return not 0 <= head - position <= MAX_LAG or (not position and head > 0)
+
+    def _table(self) -> Census:
+        """Return the counts and lists of the table.
+
+        Raises:
+            CannotFilter: there is none.
+        """
+        if self._jobs.desk is None:
+            raise CannotFilter(_NO_TABLE)
+        return self._jobs.desk.census
+
+    def head(self) -> int:
+        """Return the last place in the log; 0 where a log has no places."""
+        return head_of(self._jobs)
+
+    def past(self) -> Filter:
+        """Return whether lists can be shown as of an instant."""
+        if not self._jobs.log.ordered:
+            return Filter(False, "this log has no one order: ask for single jobs as of an instant")
+        if self.head() > MAX_PAST:
+            return Filter(False, f"{_TOO_LONG} limit={MAX_PAST} events")
+        return Filter(True, "")
+
+    def _of_index(self, wanted: Wanted) -> JobPage | JobSlice:
+        if wanted.cursor is not None:
+            part = self.reader.after(wanted.cursor, wanted.per_page, wanted.state)
+            return JobSlice(part.items, part.left_out, part.cursor)
+        page = self.reader.page(wanted.state, wanted.page, wanted.per_page)
+        ids = [one.job_id for one in page.items] + [one.job_id for one in page.left_out]
+        return _page(page.meta, page.items, page.left_out, ids)
+
+    def _of_table(self, census: Census, wanted: Wanted) -> JobPage | JobSlice:
+        if wanted.state == OTHER:
+            raise CannotFilter(
+                f"jobs in other states are found by the index alone: leave out {', '.join(_TABLE_FILTERS)}"
+            )
+        filter = RunFilter(
+            job=wanted.command,
+            statuses=(wanted.state,) if wanted.state else (),
+            queue=wanted.queue,
+            from_=wanted.since,
+            to=wanted.until,
+            prefix=wanted.q,
+        )
+        limit = bounded(wanted.per_page)
+        if wanted.cursor is not None:
+            place = id_in(wanted.cursor) if wanted.cursor else ""
+            runs = census.after(filter, place, limit + 1)
+            items, left_out = self._load([run.id for run in runs[:limit]])
+            return JobSlice(items, left_out, cursor_after(runs[limit - 1].id) if len(runs) > limit else "")
+        meta, found = self._numbered(filter, wanted.page, limit)
+        items, left_out = self._load([run.id for run in found])
+        return _page(adjust_item_count(meta, len(items)), items, left_out, [run.id for run in found])
+
+    def _numbered(self, filter: RunFilter, page: int, per_page: int) -> tuple[PageMeta, Any]:
+        """Return a page of rows and its place; one that is too deep in the list is refused before it is read."""
+        placed = partial(msgspec.structs.replace, filter, per_page=per_page)
+        first = self._jobs.runs.list(placed(page=1))
+        meta = meta_of(first.total, page, per_page)
+        if meta.page == 1:
+            return meta, first.runs
+        if meta.from_ > MAX_DEPTH:
+            raise CannotFilter(
+                f"page is too deep in a list with filters page={meta.page} rows before it={meta.from_ - 1} "
+                f"limit={MAX_DEPTH}: follow the cursors, or narrow it down with since and until"
+            )
+        return meta, self._jobs.runs.list(placed(page=meta.page)).runs
+
+    def _load(self, ids: list[str]) -> tuple[list[Status], list[LeftOut]]:
+        """Read statuses from the log; what cannot be read is left out and named."""
+        failed: dict[str, Exception] = {}
+
+        def load(job_id: str) -> Status:
+            try:
+                return self._jobs.get_as(self._record, job_id)
+            except Exception as error:
+                failed[job_id] = error
+                raise
+
+        items, _ = load_page(ids, 1, 0, load, sort_key=sort_key)
+        unreadable = [error for error in failed.values() if not isinstance(error, NotFound)]
+        if unreadable and not items:
+            raise unreadable[0]
+        left_out = [LeftOut(job_id, _reason(failed[job_id])) for job_id in ids if job_id in failed]
+        return items, left_out
+
+
+def head_of(jobs: Jobs) -> int:
+    """Return the last place in a log; 0 where it has no places."""
+    return int(jobs.log.last_cursor() or 0) if jobs.log.ordered else 0
+
+
+def complete_through(jobs: Jobs, *views: str) -> datetime | None:
+    """Return up to when every event is in all of these views, as their projector last wrote; None where that is not known."""
+    known = {one.view: one.complete_through for one in read_health(jobs.blobs, jobs.prefix)}
+    through = [known.get(view) for view in views]
+    return min((when for when in through if when is not None), default=None) if all(through) else None
+
+
+def _page(meta: PageMeta, items: list[Status], left_out: list[LeftOut], ids: list[str]) -> JobPage:
+    last = min(ids, key=lambda job_id: (sort_key(job_id), job_id), default="")
+    cursor = cursor_after(last) if last and meta.has_next else ""
+    return JobPage(items=items, left_out=left_out, cursor=cursor, **msgspec.structs.asdict(meta))
+
+
+def _reason(error: Exception) -> str:
+    return "gone: deleted meanwhile" if isinstance(error, NotFound) else str(error) or repr(error)

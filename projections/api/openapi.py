@@ -1,0 +1,103 @@
+"""The OpenAPI 3.1 document, from the table of routes and the types of their answers."""
+
+import types
+import typing
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from projections.api.problems import Problem
+
+if TYPE_CHECKING:
+    from projections.api.routes import Route
+
+REFERENCE: Final = "#/components/schemas/{name}"
+
+_STATUSES: Final = {
+    400: "The request is not understood.",
+    401: "Nobody is known by what the request carries.",
+    403: "The caller may not do this.",
+    404: "There is no such thing.",
+    405: "Not in this way.",
+    500: "What is stored cannot be read.",
+    503: "Not now; ask again.",
+}
+_ALWAYS: Final = (400, 405, 500, 503)
+_HEADERS: Final = {
+    "X-Complete-Through": {
+        "description": "Every event committed before this instant is in the answer; `unknown` when nobody knows.",
+        "schema": {"type": "string"},
+    }
+}
+
+
+def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
+    """Return the document of these routes."""
+    types_of = [one for route in routes for one in _members(route.answer)]
+    known = [one for one in types_of if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    schemas, components = msgspec.json.schema_components([*known, Problem], ref_template=REFERENCE)
+    refs = dict(zip([*known, Problem], schemas, strict=True))
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "jobevents",
+            "version": version("jobevents"),
+            "description": "Background jobs, every transition of which is kept as an event.",
+        },
+        "paths": {route.path: {route.method.lower(): _operation(route, refs)} for route in routes},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    summary, _, rest = route.about.partition("\n\n")
+    statuses = {*_ALWAYS, *route.refusals, *((401, 403) if route.role else ())}
+    problem = {"application/json": {"schema": refs[Problem]}}
+    responses: dict[str, Any] = {
+        "200": {
+            "description": summary,
+            "headers": _HEADERS,
+            "content": {route.media_type: {"schema": _schema(route, refs)}},
+        }
+    }
+    for status, about in route.extra.items():
+        responses[str(status)] = {"description": about, "headers": _HEADERS}
+    for status in sorted(statuses):
+        responses[str(status)] = {"description": _STATUSES[status], "headers": _HEADERS, "content": problem}
+    return {
+        "operationId": route.name,
+        "summary": summary,
+        **({"description": rest} if rest else {}),
+        "parameters": [*_path_parameters(route), *(_query_parameter(one) for one in route.parameters)],
+        "responses": responses,
+        **({"security": [{}, {"bearer": []}], "x-role": route.role} if route.role else {}),
+    }
+
+
+def _schema(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    members = [refs.get(one, {"type": "object"}) for one in _members(route.answer)]
+    if not members:
+        return {"type": "string"}
+    return members[0] if len(members) == 1 else {"anyOf": members}
+
+
+def _path_parameters(route: "Route") -> Sequence[dict[str, Any]]:
+    if "{job_id}" not in route.path:
+        return []
+    schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"}
+    return [{"name": "job_id", "in": "path", "required": True, "schema": schema, "description": "The job's id."}]
+
+
+def _query_parameter(one: Any) -> dict[str, Any]:
+    return {"name": one.name, "in": "query", "required": False, "description": one.about, "schema": dict(one.schema)}
+
+
+def _members(answer: Any) -> Sequence[Any]:
+    if answer is None:
+        return ()
+    return typing.get_args(answer) if isinstance(answer, types.UnionType) else (answer,)

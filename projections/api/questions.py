@@ -1,0 +1,119 @@
+"""What pages, the dashboard and the API ask of a log: one place, in plain Python, no HTTP. Every method may block."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final, cast
+
+from jobevents.events import AnyEvent, Event
+from jobevents.ids import validate
+from jobevents.job import Job
+from jobevents.jobs import Jobs
+from jobevents.records import status_bytes
+from jobevents.registry import Registry
+from jobevents.status import Status
+from projections.api.access import Identity
+from projections.api.listing import Listing
+from projections.api.shapes import EventList, Features, Filter, LogLines, StartList
+from projections.api.standing import Standing
+from projections.asof import Moment, job_at
+from projections.index import MAX_PER_PAGE
+from projections.starts import starts_of
+
+MAX_ITEMS: Final = 1000  # events or lines of an answer
+
+
+class Questions:
+    """Answers about single jobs; `listing` has lists, `standing` the whole. Safe for threads.
+
+    What is asked about single jobs is answered from the log, and so never older than what anybody has committed.
+    """
+
+    def __init__(self, jobs: Jobs, *, registry: Registry | None = None, record: type[Status] = Status) -> None:
+        """Ask these jobs.
+
+        Args:
+            registry: the kinds of jobs, for schedules.
+            record: Status, or the service's subclass of it, as lists show jobs.
+        """
+        self.jobs = jobs
+        self.listing = Listing(jobs, record)
+        self.standing = Standing(jobs, self.listing.reader.index, registry)
+
+    def job(self, job_id: str, as_of: Moment | None = None) -> Job:
+        """Return all that is known of a job, now or at a moment.
+
+        Raises:
+            InvalidJobId, NotFound, Gone: there is no such job. Unavailable, PermissionDenied, Corrupt: what the log says.
+        """
+        return self.jobs.job(job_id) if as_of is None else job_at(self.jobs, job_id, as_of)
+
+    def status(self, job_id: str) -> tuple[bytes, int]:
+        """Return the bytes of a job's status.json as they are now, without a newline, and its version.
+
+        Raises: as `job`.
+        """
+        job = self.jobs.job(job_id)
+        return status_bytes(job), job.version
+
+    def version(self, job_id: str) -> int:
+        """Return the version of a job's last event; 0 for none, that of the tombstone for a deleted one: one read.
+
+        Raises:
+            InvalidJobId: it is no id. Unavailable, PermissionDenied, Corrupt: what the log says.
+        """
+        validate(job_id)
+        return self.jobs.log.head(job_id).version
+
+    def events(self, job_id: str, after: int, limit: int) -> EventList:
+        """Return a job's next events, of a deleted one too: one read of no more than these.
+
+        Raises: as `job`, but for Gone.
+        """
+        validate(job_id)
+        found: Sequence[Event] = self.jobs.log.read(job_id, after=after, until=after + limit + 1)
+        if not found and not self.version(job_id):
+            found = self.jobs.history(job_id)[after : after + limit + 1]  # from the inbox, or NotFound
+        shown = found[:limit]
+        last = shown[-1].version if shown else after
+        return EventList(cast("list[AnyEvent]", list(shown)), last, len(found) > limit)
+
+    def starts(self, job_id: str) -> StartList:
+        """Return a job's attempts, of a deleted one too.
+
+        Raises: as `events`.
+        """
+        return StartList(starts_of(self.jobs.history(job_id)))
+
+    def logs(self, job_id: str, after_seq: int, limit: int) -> LogLines:
+        """Return a job's next log lines.
+
+        Raises: as `job`.
+        """
+        self.jobs.job(job_id)
+        lines = self.jobs.run_logs.logs(job_id, after_seq, limit + 1)
+        shown = lines[:limit]
+        return LogLines(shown, shown[-1].seq if shown else after_seq, len(lines) > limit)
+
+    def features(self, caller: Identity) -> Features:
+        """Return what can be asked here, and what the caller may do."""
+        return Features(
+            version=version("jobevents"),
+            filters=self.listing.filters(),
+            as_of={
+                "/api/jobs/{id}": Filter(True, ""),
+                "/api/jobs": self.listing.past(),
+            },
+            per_page_max=MAX_PER_PAGE,
+            has_registry=self.standing.has_registry,
+            caller=caller.name,
+            roles=sorted(caller.roles),
+        )
+
+    def check_ready(self) -> None:
+        """Read the end of the log, and the index's manifest.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt: what cannot be read.
+        """
+        self.listing.head()
+        self.listing.reader.index.position()

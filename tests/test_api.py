@@ -1,0 +1,460 @@
+"""The API as a whole: every route answers as its table says, in one shape when it cannot, and says how fresh it is."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobevents import connect
+from jobevents.blobs import MemoryBlobs
+from jobevents.errors import Corrupt, JobEventsError, Misconfigured, PermissionDenied, Unavailable
+from jobevents.jobs import Jobs
+from jobevents.records import status_bytes
+from jobevents.testing.faults import Call, FailingBlobs
+from projections.api import create_app, routes
+from projections.api.access import READ_ONLY, Anonymous, Identity, NotIdentified, check_bind
+from projections.api.openapi import document
+from projections.api.problems import Problem
+from projections.api.routes import ROUTES, Route
+from projections.api.standing import Keeper
+from tests.api import Past, address, fill, project
+from tests.clock import START, Clock
+from tests.failinglog import failing_jobs
+from tests.http import Client, client_of
+
+pytest_plugins = ("tests.api_fixtures",)
+
+BAD_IDS = [
+    "%2e%2e",
+    "..%2f..%2fetc",
+    "%252e%252e",
+    "a%00b",
+    "a%5Cb",
+    "a b",
+    "a%3Fb",
+    "-a",
+    "a" * 129,
+    "%2Fetc%2Fx",
+]
+OF_A_JOB = [route for route in ROUTES if "{job_id}" in route.path]
+named = pytest.mark.parametrize("route", ROUTES, ids=[route.name for route in ROUTES])
+
+
+@named
+def test_every_route_answers_as_declared(route: Route, api: Client, past: Past, jobs: Jobs) -> None:
+    """The body fits the type of the table, and the answer says how fresh it is and how it is to be taken."""
+    project(jobs)
+
+    answer = api.get(address(route.path, past))
+
+    assert 200 == answer.status_code, answer.text
+    assert route.media_type == answer.headers["content-type"]
+    assert datetime.fromisoformat(answer.headers["x-complete-through"]) == START
+    assert ("no-store", "nosniff") == (answer.headers["cache-control"], answer.headers["x-content-type-options"])
+    if route.answer is not None and route.name != "list_jobs":
+        msgspec.json.decode(answer.content, type=route.answer)
+
+
+def test_every_route_is_in_the_document(api: Client) -> None:
+    """The document has every route with its parameters, and every reference in it leads somewhere."""
+    found = api.get("/openapi.json").json()
+
+    assert {route.path for route in ROUTES} == set(found["paths"])
+    for route in ROUTES:
+        operation = found["paths"][route.path]["get"]
+        assert {one.name for one in route.parameters} == {
+            one["name"] for one in operation["parameters"] if one["in"] == "query"
+        }
+    known = {f"#/components/schemas/{name}" for name in found["components"]["schemas"]}
+    assert set() == set(_references(found)) - known
+    assert "3.1.0" == found["openapi"]
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "$ref":
+                yield item
+            elif key == "mapping":
+                yield from item.values()
+            else:
+                yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+# who may
+
+
+class Door:
+    """Knows two callers by a header."""
+
+    is_open = False
+
+    def identify(self, headers: Mapping[str, str], peer: str) -> Identity:
+        if "x-caller" not in headers:
+            raise NotIdentified("no x-caller")
+        return Identity(headers["x-caller"], READ_ONLY if headers["x-caller"] == "ana" else frozenset())
+
+
+@named
+@pytest.mark.parametrize(("headers", "expected"), [({}, 401), ({"x-caller": "bob"}, 403), ({"x-caller": "ana"}, 200)])
+def test_sec_03_every_route_asks_who_calls(route: Route, headers: dict[str, str], expected: int) -> None:
+    """Without an identity, or its role, no route but a bare health check answers; nor does it say whether a job is there."""
+    with connect("memory://") as jobs, client_of(create_app(jobs, access=Door())) as api:
+        past = fill(jobs)
+
+        answer = api.get(address(route.path, past), headers=headers)
+        of_nothing = api.get(route.path.replace("{job_id}", "nothing"), headers=headers)
+
+    assert (200 if route.role is None else expected) == answer.status_code
+    if answer.status_code in (401, 403):
+        assert answer.json() == of_nothing.json()
+    if answer.status_code == 401:
+        assert "Bearer" == answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_fine"),
+    [
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("example.org", False),
+    ],
+)
+def test_sec_03_nobody_listens_openly_by_mistake(host: str, is_fine: bool) -> None:
+    """Beyond this machine, an app that lets anybody in is refused, unless it is meant."""
+    check_bind(host, Door())
+    check_bind(host, Anonymous(), open_to_all=True)
+    if is_fine:
+        check_bind(host, Anonymous())
+    else:
+        with pytest.raises(Misconfigured, match="--open-to-all"):
+            check_bind(host, Anonymous())
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize("route", OF_A_JOB, ids=[route.name for route in OF_A_JOB])
+@pytest.mark.parametrize("job_id", BAD_IDS)
+def test_sec_06_what_is_no_id_is_refused(route: Route, job_id: str, api: Client) -> None:
+    """Whatever is no id is refused as that, the same way in every place, and never cleaned (behaviour S33, DAT-11)."""
+    answer = api.get(route.path.replace("{job_id}", job_id))
+
+    assert (400, "invalid_job_id") == (answer.status_code, _problem(answer).code)
+
+
+@pytest.mark.parametrize("route", OF_A_JOB, ids=[route.name for route in OF_A_JOB])
+def test_no_such_job(route: Route, api: Client) -> None:
+    """A job that never was is not found."""
+    answer = api.get(route.path.replace("{job_id}", "nothing"))
+
+    assert (404, "not_found") == (answer.status_code, _problem(answer).code)
+
+
+def test_a_deleted_job_has_a_history(api: Client, past: Past, jobs: Jobs) -> None:
+    """A deleted job is gone, and its events are there."""
+    jobs.delete(past.done, actor="ana", reason="old")
+
+    gone = api.get(f"/api/jobs/{past.done}")
+    events = api.get(f"/api/jobs/{past.done}/events").json()["items"]
+
+    assert (404, "deleted") == (gone.status_code, _problem(gone).code)
+    assert ("JobDeleted", "ana", "old") == tuple(events[-1][key] for key in ("type", "actor", "reason"))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(Unavailable("disk"), 503), (PermissionDenied("no"), 500), (Corrupt("bytes"), 500)],
+)
+@pytest.mark.parametrize("path", [*(route.path for route in OF_A_JOB), "/api/jobs"])
+def test_what_the_store_says_is_told(path: str, error: JobEventsError, expected: int) -> None:
+    """A log that cannot be read is an error that says so (behaviour S13.2), never an empty answer (PAG-05)."""
+    jobs, recorder = failing_jobs(Clock())
+    with jobs, client_of(create_app(jobs)) as api:
+        past = fill(jobs)
+        with recorder.refusing(error):
+            answer = api.get(address(path, past))
+
+    assert expected == answer.status_code
+    assert str(error) in _problem(answer).why
+    assert ("1" if expected == 503 else None) == answer.headers.get("retry-after")
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/api/projector", "/api/parked", "/metrics"])
+def test_what_the_blobs_say_is_told(path: str) -> None:
+    """Views that cannot be read are an error, too; the process itself is well."""
+
+    def refuse(call: Call) -> None:
+        raise Unavailable("bucket")
+
+    with (
+        connect("memory://", blobs=FailingBlobs(MemoryBlobs(), before=refuse)) as jobs,
+        client_of(create_app(jobs)) as api,
+    ):
+        answer, alive = api.get(path), api.get("/healthz")
+
+    assert (503, "unavailable", 200) == (answer.status_code, _problem(answer).code, alive.status_code)
+
+
+def test_nothing_of_a_traceback(api: Client, past: Past, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody expected is logged, and the caller is told no more than that."""
+
+    def fail(job_id: str) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(jobs, "job", fail)
+    answer = api.get(f"/api/jobs/{past.done}")
+
+    assert (500, "internal") == (answer.status_code, _problem(answer).code)
+    assert "secret" not in answer.text
+
+
+def test_no_route(api: Client) -> None:
+    """Where nothing is, and where the method is another, the same shape answers."""
+    nowhere, wrong = api.get("/api/nothing"), api.request("POST", "/api/jobs")
+
+    assert [(404, "no_such_place"), (405, "wrong_method")] == [
+        (one.status_code, _problem(one).code) for one in (nowhere, wrong)
+    ]
+    assert "GET" in wrong.headers["allow"]
+
+
+def _problem(answer: Any) -> Problem:
+    assert "application/json" == answer.headers["content-type"]
+    found: Problem = msgspec.json.decode(answer.content, type=Problem)
+    assert all(msgspec.structs.astuple(found))
+    return found
+
+
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.from_regex(r"\A[0-9]{1,40}\Z")
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_parameter_breaks_it(data: st.DataObject, api: Client, past: Past) -> None:
+    """Whatever a parameter says, the answer is one of the document's, and never the server's fault."""
+    names = {one.path: [each.name for each in one.parameters if each.name != "wait_for"] for one in ROUTES}
+    route = data.draw(st.sampled_from([one for one in ROUTES if names[one.path]]))
+    query = data.draw(st.dictionaries(st.sampled_from(names[route.path]), _TEXT, max_size=4))
+
+    answer = api.get(address(route.path, past), params=query)
+
+    assert answer.status_code in (200, 400), answer.text
+    known = document(ROUTES)["paths"][route.path]["get"]["responses"]
+    assert str(answer.status_code) in known
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("stat=failed", "no such parameter"),
+        ("state=nearly", "no such state"),
+        ("state=failed&state=queued", "given twice"),
+        ("since=yesterday", "since is no instant"),
+        ("since=2026-08-01T12:00:00+02:00", "%2B"),
+        ("queue=a%00b", "control character"),
+        ("q=a/b", "no start of a job id"),
+        ("cursor=abc", "not a cursor"),
+        ("wait_for=soon", "whole number"),
+        ("as_of=yesterday", "not a moment"),
+        ("as_of=-1h&q=a", "alone"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(query: str, why: str, api: Client, past: Past) -> None:
+    """A parameter that is mistyped or impossible is refused with the reason, and never passed over."""
+    answer = api.get(f"/api/jobs?{query}")
+
+    assert 400 == answer.status_code
+    assert why in _problem(answer).why
+
+
+# one job
+
+
+def test_the_status_is_the_record(api: Client, past: Past, jobs: Jobs) -> None:
+    """The status is the record's exact bytes and a newline, tagged with its version (behaviour S33)."""
+    job = jobs.job(past.done)
+
+    answer = api.get(f"/api/jobs/{past.done}/status")
+    again = api.get(f"/api/jobs/{past.done}/status", headers={"If-None-Match": answer.headers["etag"]})
+    other = api.get(f"/api/jobs/{past.done}/status", headers={"If-None-Match": '"1"'})
+
+    assert status_bytes(job) + b"\n" == answer.content
+    assert (f'"{job.version}"', "no-store") == (answer.headers["etag"], answer.headers["cache-control"])
+    assert (304, b"", answer.headers["etag"]) == (again.status_code, again.content, again.headers["etag"])
+    assert 200 == other.status_code
+
+
+def test_dat_01_odd_text_is_told_as_it_is_kept(api: Client, jobs: Jobs) -> None:
+    """NUL and markup in text come out as valid JSON, which no browser takes for a page (SEC-01)."""
+    text = "<img src=x onerror=alert(1)>\0\u2028"
+    job_id = jobs.submit("render", {"text": text}, title=text)
+
+    answer = api.get(f"/api/jobs/{job_id}")
+
+    assert "application/json" == answer.headers["content-type"]
+    assert ("<img src=x onerror=alert(1)>\u2400\u2028", text) == (
+        answer.json()["title"],
+        answer.json()["params"]["text"],
+    )
+
+
+def test_dat_12_large_numbers_are_exact(api: Client, jobs: Jobs) -> None:
+    """Integers beyond 2^53 come out digit by digit."""
+    job_id = jobs.submit("render", {"n": 2**63 - 1})
+
+    assert f'"n":{2**63 - 1}' in api.get(f"/api/jobs/{job_id}").text
+
+
+def test_a_job_as_of_an_instant(api: Client, jobs: Jobs, clock: Clock) -> None:
+    """A job is shown as it was, and the answer says as of when."""
+    job_id = jobs.submit("render")
+    clock.move(60)
+    with jobs.attempt(job_id):
+        pass
+
+    then = api.get(f"/api/jobs/{job_id}", params={"as_of": "2026-08-01T12:00:30Z"})
+    before = api.get(f"/api/jobs/{job_id}", params={"as_of": "2026-08-01T11:00:00Z"})
+
+    assert ("queued", "2026-08-01T12:00:30Z") == (then.json()["state"], then.headers["x-complete-through"])
+    assert 404 == before.status_code
+
+
+def test_events_in_pieces(api: Client, past: Past, jobs: Jobs) -> None:
+    """Events are read piece by piece, each once, with actor, reason and chain."""
+    seen: list[Any] = []
+    while True:
+        part = api.get(f"/api/jobs/{past.done}/events?after={len(seen)}&limit=2").json()
+        seen += part["items"]
+        if not part["has_more"]:
+            break
+
+    assert [event.type for event in jobs.history(past.done)] == [one["type"] for one in seen]
+    assert all(one["chain"] for one in seen)
+
+
+def test_log_lines_in_pieces(api: Client, jobs: Jobs) -> None:
+    """Log lines are read from a seq on."""
+    job_id = jobs.submit("render")
+    with jobs.attempt(job_id) as attempt:
+        for number in range(5):
+            attempt.log(f"line {number}")
+
+    first = api.get(f"/api/jobs/{job_id}/logs?limit=2").json()
+    rest = api.get(f"/api/jobs/{job_id}/logs?after_seq={first['last_seq']}").json()
+
+    assert (["line 0", "line 1"], True) == ([one["message"] for one in first["items"]], first["has_more"])
+    assert (["line 2", "line 3", "line 4"], False) == ([one["message"] for one in rest["items"]], rest["has_more"])
+
+
+def test_reading_what_one_wrote(api: Client, past: Past, jobs: Jobs) -> None:
+    """An answer that is waited for comes once the version is there."""
+    threading.Timer(0.1, lambda: jobs.cancel(past.waiting)).start()
+
+    answer = api.get(f"/api/jobs/{past.waiting}?wait_for=2")
+
+    assert (200, "canceled") == (answer.status_code, answer.json()["state"])
+
+
+def test_waiting_in_vain(api: Client, past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not come in time is said to be not there yet."""
+    monkeypatch.setattr(routes, "WAIT_S", 0.1)
+
+    answer = api.get(f"/api/jobs/{past.waiting}?wait_for=9")
+
+    assert (503, "not_yet") == (answer.status_code, _problem(answer).code)
+
+
+# the whole
+
+
+def test_counts_and_a_series(api: Client, past: Past) -> None:
+    """Jobs are counted by state and queue, and by when they were created and ended."""
+    stats = api.get("/api/stats?step=3600&bars=2").json()
+
+    assert {"queued": 1, "running": 0, "succeeded": 1, "failed": 1, "canceled": 0, "skipped": 0} == stats["states"]
+    assert [(0, {}), (3, {"succeeded": 1, "failed": 1})] == [(one["created"], one["ended"]) for one in stats["series"]]
+
+
+def test_queues_and_what_is_paused(api: Client, past: Past, jobs: Jobs) -> None:
+    """A queue shows what is in it, since when the oldest waits, and who paused it."""
+    jobs.pause(queue="slow", actor="ana", reason="disk")
+
+    found = api.get("/api/queues").json()
+
+    slow = next(one for one in found["items"] if one["queue"] == "slow")
+    assert (1, "2026-08-01T12:00:00Z", "ana: disk") == (slow["queued"], slow["oldest_due"], slow["paused_by"])
+    assert ["slow"] == [one["name"] for one in found["paused"]]
+
+
+def test_how_far_the_views_are(api: Client, past: Past, jobs: Jobs) -> None:
+    """The projector's views show how far behind they are now, not when they were last written."""
+    project(jobs)
+    jobs.submit("render")
+
+    found = api.get("/api/projector").json()
+
+    assert ["index", "status"] == sorted(one["health"]["view"] for one in found["items"])
+    assert {1} == {one["lag_events"] for one in found["items"]}
+
+
+def test_metrics_are_what_prometheus_reads(api: Client, past: Past, jobs: Jobs) -> None:
+    """Every family can be parsed, and the jobs are counted by state and queue."""
+    project(jobs)
+    api.get("/api/jobs")
+
+    families = {one.name: one for one in text_string_to_metric_families(api.get("/metrics").text)}
+
+    counted = {(one.labels["state"], one.labels["queue"]): one.value for one in families["jobevents_jobs"].samples}
+    assert {("queued", "slow"): 1, ("succeeded", "default"): 1, ("failed", "default"): 1} == counted
+    assert {"index", "status"} == {one.labels["view"] for one in families["jobevents_projection_lag_seconds"].samples}
+    requests = families["jobevents_http_requests"].samples
+    assert 1 == sum(
+        one.value
+        for one in requests
+        if one.labels == {"route": "list_jobs", "status": "200"} and one.name.endswith("_total")
+    )
+
+
+def test_what_a_log_without_a_table_cannot(past: Past, jobs: Jobs, api: Client) -> None:
+    """Filters that only a table of runs can serve are refused with the reason, and the features say so beforehand."""
+    project(jobs)
+    jobs.desk = None
+
+    features = api.get("/api/features").json()
+    refused = {name: api.get(f"/api/jobs?{name}={value}") for name, value in (("queue", "slow"), ("q", "mix"))}
+    listed = api.get("/api/jobs?state=failed")
+
+    assert [("cannot_filter", 400)] * 2 == [(_problem(one).code, one.status_code) for one in refused.values()]
+    assert dict.fromkeys(refused, False) == {name: features["filters"][name]["available"] for name in refused}
+    assert [past.failed] == [one["job_id"] for one in listed.json()["items"]]
+    assert "cannot_filter" == _problem(api.get("/api/queues")).code
+
+
+def test_a_count_is_read_once_for_all_who_ask(clock: Clock) -> None:
+    """Those who ask while it is young share one read; an error is not kept."""
+    reads: list[int] = []
+
+    def read() -> int:
+        reads.append(1)
+        if len(reads) == 1:
+            raise Unavailable("disk")
+        return len(reads)
+
+    keeper = Keeper(read, clock, 60)
+    with pytest.raises(Unavailable):
+        keeper.get()
+
+    assert [2, 2, 2] == [keeper.get().value for _ in range(3)]
