@@ -23,6 +23,7 @@ from jobevents import (
     cli_pages,
     cli_run,
     cli_serve,
+    cli_verify,
     cli_views,
     cli_workers,
     commands,
@@ -302,6 +303,7 @@ cli_workers.add_to(app)
 cli_views.add_to(app)
 cli_build.add_to(app)
 cli_history.add_to(app)
+cli_verify.add_to(app)
 cli_export.add_to(app)
 cli_keep.add_to(app)
 

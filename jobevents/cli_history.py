@@ -1,4 +1,4 @@
-"""The commands that read history: why, replay, verify and diff. Nothing is published; live views change only when told to."""
+"""The commands that read history: why, replay and diff. Nothing is published, no live view written."""
 
 import sys
 import time

@@ -1,5 +1,7 @@
 """The commands that read history, as an operator types them: at a terminal of 80 columns, and in a pipe."""
 
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -164,3 +166,57 @@ def test_a_view_that_is_none(jobevents: CommandLine, tmp_path: Path, job_id: str
     told = jobevents("replay", "--view", name)
 
     assert (2, True) == (told.code, says in told.err)
+
+
+def test_verify_at_a_terminal(jobevents: CommandLine, job_id: str) -> None:
+    """What is right is one line each, with counts; nothing is wider than 80 columns."""
+    jobevents("project", "--once")
+
+    told = jobevents("verify", at_terminal=True)
+
+    assert 0 == told.code
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert [["ok", "log"], ["ok", "rows"], ["ok", "status"], ["ok", "index"]] == [
+        line.split()[:2] for line in told.out.splitlines() if line.startswith("ok")
+    ]
+    assert jobevents("verify").json["root"] == told.out.split()[-1]
+
+
+def test_verify_says_what_is_wrong_and_what_to_do(jobevents: CommandLine, job_id: str) -> None:
+    """Exit 1, the job, the event, and what to do, of the views and of the log itself."""
+    jobevents("project", "--once")
+    Path("jobs-blobs", "jobs", job_id, "status.json").unlink()
+    told = jobevents("verify", at_terminal=True)
+    assert 1 == told.code
+    assert f"status: absent  {job_id}" in told.out
+    assert "it has no status; the log says canceled (#4)" in told.out
+    assert "jobevents rebuild" in told.out
+
+    with closing(sqlite3.connect("jobs.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM job_events WHERE originator_id = ? AND originator_version = 2", (job_id,))
+    told = jobevents("verify", at_terminal=True)
+    assert 1 == told.code
+    assert "#2 is missing; the history goes on to #4" in told.out
+    assert "restore from a backup" in told.out
+    assert "root" not in told.out
+    report = jobevents("verify", "--jobs", job_id).json
+    assert (False, ["missing"]) == (report["right"], [flaw["kind"] for flaw in report["flaws"]])
+
+
+def test_a_root_is_kept_and_found_again(jobevents: CommandLine, job_id: str) -> None:
+    """A file that says what the log held; nothing is kept of a log that is not right."""
+    assert 0 == jobevents("verify", "--write-root", "root.json").code
+    kept = Path("root.json").read_bytes()
+    with connect(URL) as jobs:
+        jobs.submit("render")
+    assert 0 == jobevents("verify", "--root", "root.json").code
+
+    with closing(sqlite3.connect("jobs.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM job_events WHERE originator_id = ? AND originator_version = 4", (job_id,))
+        connection.execute("DELETE FROM job_runs WHERE id = ?", (job_id,))
+    told = jobevents("verify", "--root", "root.json", "--write-root", "root.json", at_terminal=True)
+    assert (1, True) == (told.code, "root: differs" in told.out)
+    assert kept == Path("root.json").read_bytes()
+    assert 2 == jobevents("verify", "--root", "none.json").code
+    assert 2 == jobevents("verify", "--root", "root.json", "--sample", "2").code
+    assert 3 == jobevents("verify", "--sample", "3").json["jobs"]

@@ -47,8 +47,9 @@ _FOLLOW = (  # no state, which the table refuses, unless the event before is the
     f'"{EVENTS}" WHERE originator_id = ?1 AND originator_version = ?5 AND substr(state, -{codec.TAIL}) = ?6))'
 )
 _SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
-_BY_JOB = (
-    f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" '
+_BY_JOB = (  # whatever somebody's UPDATE has made of the bytes: a proof must be able to say so
+    "SELECT notification_id, originator_id, originator_version, topic, coalesce(CAST(state AS BLOB), x'') "
+    f'FROM "{EVENTS}" '
     "WHERE (originator_id, originator_version, notification_id) > (?, ?, ?) "
     "ORDER BY originator_id, originator_version, notification_id LIMIT ?"
 )

@@ -1,0 +1,161 @@
+"""The command `verify`: proves the log and holds its views against it, says what is wrong, and mends views if told to."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from jobevents import console, files
+from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from projections.checks import Checked
+    from projections.verify import Report, Root
+
+SHOWN = 40  # flaws at a terminal; --json has those that are kept
+_MEANS = {
+    "log": "whole, in order, chained, no id twice",
+    "rows": "each as its history says",
+    "status": "each as its history says",
+    "index": "every job, and no other, in its state",
+    "root": "history up to there is as it was",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command line this command."""
+    app.command("verify")(verify)
+
+
+def verify(
+    url: Url,
+    job: Annotated[list[str] | None, typer.Option("--jobs", help="Only this job; may be repeated.")] = None,
+    sample: Annotated[int, typer.Option(min=0, help="Only so many jobs, picked at random.")] = 0,
+    write_root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the root in this file, if all is right: --root proves later that nothing before was changed."
+        ),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Find the root in this file again, at its place in the log.")
+    ] = None,
+    repair_views: Annotated[
+        bool,
+        typer.Option(
+            "--repair-views", help="Make statuses and the index anew where they differ; the log is never changed."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove every history, and hold the rows, statuses and index against what the histories say. Exit 1 if anything differs.
+
+    An event that was altered, removed, swapped, doubled or forked shows; what a view has not yet is no fault of it.
+    The root is one hash over all histories: the same wherever the same histories are kept.
+    """
+    from projections.verify import root_of
+    from projections.verify import verify as verified
+
+    known = _read_root(root) if root is not None else None
+    began = time.monotonic()
+    with open_jobs(url) as jobs:
+        with console.progress() as bar:
+            proving = bar.add_task("verifying", total=0)
+            report = verified(
+                jobs,
+                only=job or (),
+                sample=sample,
+                known=known,
+                on_progress=lambda done, total: bar.update(proving, completed=done, total=total),
+            )
+        took_s = time.monotonic() - began
+        if write_root is not None and report.is_right:
+            _write_root(write_root, root_of(report, jobs.emitter.clock()))
+    if console.wants_json(as_json):
+        console.print_json({"right": report.is_right, **msgspec.to_builtins(report)})
+    else:
+        _print(report, took_s)
+    if not report.is_right:
+        sys.exit(1)
+
+
+def _write_root(path: Path, root: "Root") -> None:
+    new = path.with_name(f".{path.name}.{files.new_token()}")
+    files.write_new(new, msgspec.json.encode(root) + b"\n")
+    files.replace(new, path)
+
+
+def _read_root(path: Path) -> "Root":
+    from projections.verify import Root
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Root)
+    except (msgspec.MsgspecError, OSError) as error:
+        raise InvalidValue(f"no root can be read path={path} error={error}; verify --write-root makes one") from error
+
+
+def _print(report: "Report", took_s: float) -> None:
+    out = console.out
+    some = "" if report.whole else " (not all)"
+    gone = f", {report.deleted:,} of them deleted" if report.deleted else ""
+    gone += f", {report.erased:,} erased" if report.erased else ""
+    out.print(Text(f"{report.events:,} events of {report.jobs:,} jobs{some}{gone}, in {took_s:.1f} s", style="bold"))
+    grid = Table.grid(padding=(0, 2))
+    for column in ("left", "left", "right", "left", "left"):
+        grid.add_column(justify=column, no_wrap=True)
+    grid.columns[-1].no_wrap = False
+    for check in report.checks:
+        mark = ("BAD", "bold red") if check.flaws else ("ok", "green") if check.looked_at else ("-", "dim")
+        count = f"{check.looked_at:,}" if check.looked_at else ""
+        grid.add_row(Text(*mark), check.name, count, check.of if count else "", _said(check))
+    out.print(grid)
+    if report.root:
+        out.print(Text.assemble(("root ", "dim"), report.root))
+    if not report.is_right:
+        _print_flaws(report)
+
+
+def _said(check: "Checked") -> str:
+    if check.flaws:
+        said = "1 thing is wrong" if check.flaws == 1 else f"{check.flaws:,} things are wrong"
+    elif check.looked_at:
+        said = _MEANS.get(check.name, "as the log says")
+    else:
+        return check.note or "nothing to look at"
+    behind = f"{check.behind:,} on their way" if check.behind else ""
+    return "; ".join(filter(None, [said, behind, check.note]))
+
+
+def _print_flaws(report: "Report") -> None:
+    out = console.out
+    total = sum(check.flaws for check in report.checks)
+    out.print()
+    for flaw in report.flaws[:SHOWN]:
+        where = Text.assemble((f"{flaw.check}: {flaw.kind}", "red"), f"  {console.plain(flaw.job_id)}")
+        out.print(where, soft_wrap=True)
+        out.print(Text.assemble("    ", console.plain(flaw.said)))
+    if total > SHOWN:
+        console.note(f"… and {total - SHOWN:,} more; --json names {min(total, len(report.flaws)):,} of them")
+    for line in _advice(report):
+        out.print(line, soft_wrap=True)
+
+
+def _advice(report: "Report") -> list[str]:
+    """Say what to do now."""
+    bad = {check.name for check in report.checks if check.flaws}
+    lines = [""]
+    if bad & {"log", "root"}:
+        lines.append("The log itself was changed from outside. Keep a copy of it as it is, and restore from a backup.")
+    if "rows" in bad:
+        lines.append(
+            "Rows are written with their events: a program wrote to the table, or the log was put back without it."
+        )
+    if bad & {"status", "index"} and not bad & {"log", "root"}:
+        lines.append("To make the views anew from the log: jobevents rebuild")
+    return lines

@@ -1,0 +1,151 @@
+"""The ledger of a proof: what has to be known of all jobs at once, on disk, so that memory does not grow with history.
+
+A private SQLite file that its own process alone sees and that is gone when it is closed: about 60 bytes an event, 150 a job.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple, Self
+
+from jobevents.events import Event
+
+CACHE_KIB = 32_768  # memory for its pages, and for sorting
+
+UNKNOWN = "?"  # in place of a letter
+
+_SCHEMA = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE jobs (id TEXT PRIMARY KEY, version INTEGER, chain TEXT, then_version INTEGER, then_chain TEXT, letter TEXT)
+    WITHOUT ROWID;
+CREATE TABLE events (id TEXT, job_id TEXT, version INTEGER);
+CREATE TABLE entries (sequence TEXT, id TEXT, letter TEXT);
+"""
+
+
+class Line(NamedTuple):
+    """A job in the ledger."""
+
+    job_id: str
+    version: int  # of its last event
+    chain: str  # of its last event
+    then_version: int = 0  # at the place of an older root; 0: not there yet
+    then_chain: str = ""
+    letter: str = ""  # of its state at the index's place; "": deleted or not there yet; UNKNOWN: it cannot be folded
+
+
+class Entry(NamedTuple):
+    """A place in the index."""
+
+    sequence: str
+    job_id: str
+    letter: str  # of the state that it says
+
+
+class Repeated(NamedTuple):
+    """An event id that is there more than once."""
+
+    event_id: str
+    places: list[tuple[str, int]]  # job and version
+
+
+class Ledger:
+    """What was seen of each job, event and place in the index. Use it as a context manager; for one thread."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)  # "": a file of SQLite's own, removed when it is closed
+        self._file.executescript(f"PRAGMA cache_size = -{CACHE_KIB};{_SCHEMA}BEGIN;")
+
+    def add_jobs(self, lines: Iterable[Line]) -> None:
+        """Enter jobs, each once."""
+        self._file.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?)", lines)
+
+    def add_events(self, events: Iterable[Event]) -> None:
+        """Enter events."""
+        self._file.executemany("INSERT INTO events VALUES (?, ?, ?)", ((e.id, e.job_id, e.version) for e in events))
+
+    def add_entries(self, entries: Iterable[Entry]) -> None:
+        """Enter places in the index."""
+        self._file.executemany("INSERT INTO entries VALUES (?, ?, ?)", entries)
+
+    def forget_entries(self) -> None:
+        """Take out all places in the index."""
+        self._file.execute("DELETE FROM entries")
+
+    def knows(self, job_id: str) -> bool:
+        """Tell whether a job was entered."""
+        return self._file.execute("SELECT 1 FROM jobs WHERE id = ?", (job_id,)).fetchone() is not None
+
+    def repeated(self) -> Iterator[Repeated]:
+        """Yield the event ids that were entered more than once."""
+        twice = "SELECT id FROM events GROUP BY id HAVING count(*) > 1"
+        for (event_id,) in self._file.execute(twice).fetchall():
+            found = self._file.execute("SELECT job_id, version FROM events WHERE id = ? ORDER BY 1, 2", (event_id,))
+            yield Repeated(event_id, found.fetchall())
+
+    def root(self) -> str:
+        """Return the hash over all jobs in the order of their ids' bytes: 64 hexadecimal digits.
+
+        Over `{id} NUL {version} NUL {chain} LF` of each, where its history ends: the same for the same histories, whatever
+        keeps them and in whatever order they were committed.
+        """
+        return _hash(self._file.execute("SELECT id, version, chain FROM jobs ORDER BY id"))
+
+    def root_then(self) -> str:
+        """Return the hash as it was at the place of the older root."""
+        return _hash(
+            self._file.execute("SELECT id, then_version, then_chain FROM jobs WHERE then_version > 0 ORDER BY id")
+        )
+
+    def counted_then(self) -> tuple[int, int]:
+        """Return how many jobs and events there were at the place of the older root."""
+        found: tuple[int, int] = self._file.execute(
+            "SELECT count(*), coalesce(sum(then_version), 0) FROM jobs WHERE then_version > 0"
+        ).fetchone()
+        return found
+
+    def not_indexed(self, sequence: str) -> Iterator[tuple[str, str]]:
+        """Yield (job, letter) of those that should be in a sequence of the index and are not."""
+        yield from self._file.execute(
+            "SELECT id, letter FROM jobs WHERE letter NOT IN ('', ?) AND id NOT IN (SELECT id FROM entries WHERE sequence = ?)",
+            (UNKNOWN, sequence),
+        )
+
+    def wrongly_indexed(self, sequence: str, *, whole: bool) -> Iterator[tuple[str, str, str]]:
+        """Yield (job, letter it says, letter it should say) of entries; "" for a job that should not be there.
+
+        Args:
+            whole: all jobs were entered, so that one that is not known should not be there.
+        """
+        join = "LEFT JOIN" if whole else "JOIN"
+        yield from self._file.execute(
+            f"SELECT entries.id, entries.letter, coalesce(jobs.letter, '') FROM entries {join} jobs USING (id) "  # noqa: S608  # constants
+            "WHERE sequence = ? AND coalesce(jobs.letter, '') NOT IN (entries.letter, ?)",
+            (sequence, UNKNOWN),
+        )
+
+    def listed_apart(self, sequence: str) -> Iterator[tuple[str, str]]:
+        """Yield (job, letter) that stand in a sequence and not in that of their state, or the other way round, or twice."""
+        yield from self._file.execute(
+            "SELECT id, letter FROM entries GROUP BY id, letter "
+            "HAVING sum(sequence = ?1) <> 1 OR sum(sequence <> ?1) <> 1",
+            (sequence,),
+        )
+
+    def close(self) -> None:
+        """Remove it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _hash(heads: Iterable[Sequence[object]]) -> str:
+    root = blake2b(digest_size=32)
+    for job_id, version, chain in heads:
+        root.update(f"{job_id}\0{version}\0{chain}\n".encode())
+    return root.hexdigest()
