@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobevents import connect
+from jobevents.attempt import Attempt
 from jobevents.blobs import MemoryBlobs
-from jobevents.errors import Corrupt, JobEventsError, Misconfigured, PermissionDenied, Unavailable
+from jobevents.errors import Canceled, Corrupt, JobEventsError, Misconfigured, PermissionDenied, Unavailable
 from jobevents.jobs import Jobs
 from jobevents.records import status_bytes
 from jobevents.testing.faults import Call, FailingBlobs
@@ -280,6 +282,19 @@ def test_what_cannot_be_meant_is_refused(query: str, why: str, api: Client, past
     assert why in _problem(answer).why
 
 
+def test_mounted_in_an_app_of_ones_own(jobs: Jobs, past: Past) -> None:
+    """Below a prefix of another app, without a lifespan of its own, it answers the same."""
+    outer = FastAPI()
+    outer.mount("/ops", create_app(jobs))
+
+    with client_of(outer) as api:
+        found, listed = api.get(f"/ops/api/jobs/{past.done}"), api.get("/ops/api/jobs")
+        refused, head = api.get("/ops/api/jobs/a%2Fb/status"), api.request("HEAD", "/ops/api/jobs")
+
+    assert ("succeeded", 3) == (found.json()["state"], listed.json()["total"])
+    assert (400, 200, b"") == (refused.status_code, head.status_code, head.content)
+
+
 # one job
 
 
@@ -426,6 +441,75 @@ def test_metrics_are_what_prometheus_reads(api: Client, past: Past, jobs: Jobs) 
         for one in requests
         if one.labels == {"route": "list_jobs", "status": "200"} and one.name.endswith("_total")
     )
+
+
+def metrics(api: Client) -> dict[str, float]:
+    """Return every sample by its name and labels."""
+    families = text_string_to_metric_families(api.get("/metrics").text)
+    return {" ".join([one.name, *one.labels.values()]): one.value for family in families for one in family.samples}
+
+
+def test_metrics_count_what_any_process_does(api: Client, jobs: Jobs, clock: Clock) -> None:
+    """Waits, runs, cancels, rescues and refusals are counted from the events, from the first call on."""
+    jobs.submit("before")
+    metrics(api)
+    done = jobs.submit("render", delay=5)
+    clock.move(7)
+    with jobs.attempt(done):
+        clock.move(30)
+    stopped = jobs.submit("render")
+    with pytest.raises(Canceled), jobs.attempt(stopped) as attempt:
+        stop(jobs, attempt, clock)
+
+    found = metrics(api)
+    again = metrics(api)
+
+    assert 2 == found["jobevents_events_appended_total JobQueued"] == again["jobevents_events_appended_total JobQueued"]
+    assert (2, 2.0) == (found["jobevents_wait_seconds_count"], found["jobevents_wait_seconds_sum"])
+    assert 30 == found["jobevents_run_seconds_sum succeeded"]
+    assert (1, 4) == (found["jobevents_run_seconds_count canceled"], found["jobevents_cancel_latency_seconds_sum"])
+    assert 0 == found["jobevents_illegal_transitions_total"]
+
+
+def stop(jobs: Jobs, attempt: Attempt, clock: Clock) -> None:
+    """Ask an attempt to stop, and have it heed that four seconds later."""
+    jobs.cancel(attempt.job_id)
+    clock.move(4)
+    attempt.check()
+
+
+def test_metrics_count_lost_workers(clock: Clock) -> None:
+    """A job of a dead worker that was given back is a rescue, whichever process gave it."""
+    with connect("memory://", clock=clock) as jobs, client_of(create_app(jobs)) as api:
+        metrics(api)
+        for tries in (1, 2):
+            jobs.attempt(jobs.submit("render", max_attempts=tries), deadline_s=1).__enter__()
+        clock.move(5)
+        jobs.reap()
+
+        found = metrics(api)
+
+    assert (1, 1) == (found["jobevents_rescues_total failed"], found["jobevents_rescues_total requeued"])
+
+
+def test_a_bare_health_check_waits_for_nobody(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While every thread waits for a store, the health check answers."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def stall(job_id: str) -> None:
+        entered.set()
+        assert leave.wait(20)
+
+    monkeypatch.setattr(jobs, "job", stall)
+    with client_of(create_app(jobs, threads=1)) as api:
+        asking = threading.Thread(target=api.get, args=["/api/jobs/a"])
+        asking.start()
+        assert entered.wait(20)
+        answer = api.get("/healthz")
+        leave.set()
+        asking.join(20)
+
+    assert 200 == answer.status_code
 
 
 def test_what_a_log_without_a_table_cannot(past: Past, jobs: Jobs, api: Client) -> None:

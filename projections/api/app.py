@@ -110,6 +110,8 @@ class _Server:
             request.path_params.get("job_id", ""),
             request.headers.get("if-none-match", ""),
         )
+        if route.is_quick:
+            return route.ask(self._desk, given)
         await self._wait(route, given)
         return await self._in_thread(route.ask, self._desk, given)
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told: the state of the log, counted when it asks, and what this process counted."""
+"""What Prometheus is told: the state of the log and its events, counted when it asks, and what this process counted."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -7,15 +7,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
+from projections.api.meter import Meter
 from projections.api.questions import Questions
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-_RESCUES: Final = "lost_jobs_"
 _COUNTS: Final = {
     "events_of_old_starts_dropped": ("jobevents_fenced_events", "Events of an older start, which were not applied."),
-    "outcomes_refused": ("jobevents_illegal_transitions", "Outcomes that came too late, recorded as refused."),
     "records_failed": ("jobevents_append_errors", "Records of attempts that could not be appended."),
     "lost_starts_taken_over": ("jobevents_lost_starts_taken_over", "Starts of dead workers that a guard gave back."),
 }
@@ -27,6 +26,7 @@ class Metrics:
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
         self._registry = CollectorRegistry(auto_describe=False)
+        self._meter = Meter(questions.jobs.log, self._registry)
         log: Collector = _Log(questions)
         self._registry.register(log)
         self._requests = Counter(
@@ -44,9 +44,12 @@ class Metrics:
     def text(self) -> bytes:
         """Return everything as Prometheus reads it; counts of jobs may be a few seconds old.
 
+        Events are counted from the first call on.
+
         Raises:
             Unavailable, PermissionDenied, Corrupt: what the log or the store says.
         """
+        self._meter.read()
         return generate_latest(self._registry)
 
 
@@ -103,8 +106,3 @@ def _counted(counts: Mapping[str, int]) -> Iterator[Metric]:
     """Yield what this process counted, which is little in one that serves alone."""
     for name, (metric, about) in _COUNTS.items():
         yield CounterMetricFamily(metric, about, value=counts.get(name, 0))
-    rescues = CounterMetricFamily("jobevents_rescues", "Jobs of dead workers given back.", labels=["cause"])
-    for name, count in counts.items():
-        if name.startswith(_RESCUES):
-            rescues.add_metric([name.removeprefix(_RESCUES)], count)
-    yield rescues

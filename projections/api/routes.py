@@ -72,6 +72,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = JSON
     refusals: tuple[int, ...] = ()  # statuses besides those that every route may answer
     extra: Mapping[int, str] = {}  # other good answers
+    is_quick: bool = False  # asks nothing of a store: answered at once, also while all threads are taken
     waits: Callable[[Questions, Given], int] | None = None  # the place that `wait_for` waits for
 
 
@@ -315,7 +316,13 @@ ROUTES: Final[tuple[Route, ...]] = (
         answer=shapes.Features,
     ),
     Route(
-        path="/healthz", name="healthz", about="The process answers.", ask=_healthz, answer=shapes.Liveness, role=None
+        path="/healthz",
+        name="healthz",
+        about="The process answers.",
+        ask=_healthz,
+        answer=shapes.Liveness,
+        role=None,
+        is_quick=True,
     ),
     Route(
         path="/readyz",
@@ -326,6 +333,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         role=None,
     ),
     Route(path="/metrics", name="metrics", about="For Prometheus.", ask=_metrics, media_type=TEXT),
-    Route(path="/openapi.json", name="openapi", about="This document.", ask=_openapi, answer=dict[str, Any]),
+    Route(
+        path="/openapi.json", name="openapi", about="This document.", ask=_openapi, answer=dict[str, Any], is_quick=True
+    ),
 )
 """In the order in which they are tried: what stands below a job comes before the job."""
