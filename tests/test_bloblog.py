@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from jobevents.backends.bloblog import BlobRecorder
+from jobevents.backends.gcs import GcsBlobs
+from jobevents.backoff import Backoff
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
@@ -14,6 +16,9 @@ from jobevents.testing import Clock, JobStoreContract, LogContract
 from jobevents.testing.runs import Elapse
 from jobevents.wiring import connect
 from projections.indexview import IndexView
+from tests.fake_time import FakeTime
+
+pytest_plugins = ("tests.gcs",)
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -28,6 +33,8 @@ class BlobLogContract(LogContract):
     ordered = False
     whole_calls = False
     keeps_rows = False
+    races = 20
+    many = 600
 
     @pytest.fixture
     def log(self, blobs: Blobs) -> Iterator[EventLog]:
@@ -87,3 +94,15 @@ class TestBlobStore(JobStoreContract):
     @pytest.fixture
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
+
+
+class TestGcsLog(BlobLogContract):
+    """In a bucket."""
+
+    @pytest.fixture
+    def log(self, gcs_blobs: GcsBlobs, gcs_time: FakeTime) -> Iterator[EventLog]:
+        backoff = Backoff(sleep=gcs_time.sleep, clock=gcs_time.clock)
+        recorder = BlobRecorder(gcs_blobs, "log-1", once=gcs_blobs.once(), backoff=backoff)
+        log = EventLog(recorder, recorder.translate)
+        yield log
+        log.close()

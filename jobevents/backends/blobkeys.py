@@ -49,27 +49,26 @@ class BlobKeys:
         self._load = load
         self._held: LRU[str, str] = LRU(HELD)  # name of the object -> generation in which a job of ours holds it
 
-    def before(self, jobs: Sequence[Job], events: Sequence[StoredEvent]) -> None:
-        """Take the keys of jobs that begin, or are recorded anew.
+    def before(self, jobs: Sequence[Job], events: Sequence[StoredEvent]) -> Callable[[], None]:
+        """Take the keys of jobs that begin, or are recorded anew, and return what gives these back.
 
         Raises:
             KeyTaken: an unfinished job holds one; none was taken.
         """
         asserted = JobRecorded.__name__
         takers = {str(e.originator_id) for e in events if e.originator_version <= 1 or e.topic == asserted}
-        wanted = [job for job in jobs if _holds(job) and job.job_id in takers]
-        for number, job in enumerate(wanted):
-            try:
-                self._take(job)
-            except KeyTaken:
-                self.give_up(wanted[:number])
-                raise
+        taken: list[Job] = []
 
-    def give_up(self, jobs: Sequence[Job]) -> None:
-        """Release the keys of jobs that did not begin."""
-        for job in jobs:
-            if job.key and not self._load(job.job_id).version:
+        def give_back() -> None:
+            for job in taken:
                 self._release(job)
+
+        try:
+            taken += (job for job in jobs if _holds(job) and job.job_id in takers and self._take(job))
+        except KeyTaken:
+            give_back()
+            raise
+        return give_back
 
     def after(self, jobs: Sequence[Job]) -> None:
         """Release the keys of jobs that have finished or were deleted."""
@@ -85,8 +84,8 @@ class BlobKeys:
         said, _ = found
         return said.job if self._still_holds(said) else None
 
-    def _take(self, job: Job) -> None:
-        """Create the key's object, or take it over from a job that does not hold it any more."""
+    def _take(self, job: Job) -> bool:
+        """Create the key's object, or take it over from a job that does not hold it any more; False when it is held."""
         name = self._names.key(job.name, job.key)
         generation = ABSENT
         while True:
@@ -100,12 +99,12 @@ class BlobKeys:
                 said, blob = found
                 if said.job == job.job_id:
                     self._held[name] = blob.generation
-                    return
+                    return False
                 if self._still_holds(said) or not self._is_absent_for_good(said, blob):
                     raise KeyTaken("idempotency key is taken", job_id=said.job, key=job.key) from None
                 generation = blob.generation
             else:
-                return
+                return True
 
     def _still_holds(self, said: Holder) -> bool:
         """Tell whether the job is there, has not finished, and has this key."""

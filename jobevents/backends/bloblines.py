@@ -87,11 +87,9 @@ class BlobRunLogs:
 
     # in an append
 
-    def before(self, jobs: Sequence[Job], events: object) -> None:
+    def before(self, jobs: Sequence[Job], events: object) -> Callable[[], None]:
         """Need nothing."""
-
-    def give_up(self, jobs: Sequence[Job]) -> None:
-        """Need nothing."""
+        return _nothing
 
     def after(self, jobs: Sequence[Job]) -> None:
         """Remove the lines of jobs that were deleted."""
@@ -193,6 +191,10 @@ class BlobRunLogs:
         if lines:
             self._lasts[chunk.name, blob.generation] = max(line.seq for line in lines)
         return lines
+
+
+def _nothing() -> None:
+    """Give nothing back."""
 
 
 def _bytes(lines: Iterable[JobLog]) -> bytes:

@@ -14,47 +14,35 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from eventsourcing.persistence import AggregateRecorder, IntegrityError, StoredEvent
-from lru import LRU
 
 from jobevents import codec
+from jobevents.backends.blobappend import Heads, SlotAppender, is_below, slot_of
 from jobevents.backends.blobfloors import Floors
 from jobevents.backends.blobnames import PARTS, Names, Slot
 from jobevents.backends.fan import Fan
 from jobevents.backoff import Backoff
-from jobevents.blobs import ABSENT, Blob, Blobs
+from jobevents.blobs import Blob, Blobs
 from jobevents.errors import (
     AppendUnknown,
     Conflict,
-    Corrupt,
-    Gone,
     JobEventsError,
     KeyTaken,
     Misconfigured,
     NotFound,
-    PermissionDenied,
-    Unavailable,
 )
 from jobevents.job import Job
 from jobevents.limits import Limit
 from jobevents.log import Record
 
-HEADS = 16_384  # jobs whose last version is remembered, 0.2 KiB each
-FRESH_S = 60.0  # how long a head is taken for what it was: an erasure waits an hour between its floor and its deletes
 PROBES = 4  # reads of what may be the next event before a list, which costs twelve times a read
 RELISTS = 3  # of a listing that was made while events were written, and has a hole
-
-_JSON = "application/json; charset=utf-8"
 
 
 class AtAppend(Protocol):
     """What takes part in an append: what a job's rows are on a log in a database."""
 
-    def before(self, jobs: Sequence[Job], events: Sequence[StoredEvent]) -> None:
-        """Take what the jobs will need, before their events are written; refuse by raising."""
-        ...
-
-    def give_up(self, jobs: Sequence[Job]) -> None:
-        """Undo `before`: nothing was written."""
+    def before(self, jobs: Sequence[Job], events: Sequence[StoredEvent]) -> Callable[[], None]:
+        """Take what the jobs will need, before their events are written, and return what gives it back; refuse by raising."""
         ...
 
     def after(self, jobs: Sequence[Job]) -> None:
@@ -94,11 +82,9 @@ class BlobRecorder(AggregateRecorder):
         self.floors = Floors(blobs, self.names)
         self.at_append = at_append
         self._blobs = blobs
-        self._once = once or blobs
-        self._backoff = backoff or Backoff()
         self._fan = fan or Fan()
-        self._monotonic = monotonic
-        self._heads: LRU[str, tuple[int, float]] = LRU(HEADS)  # job -> a version that is there, when it was seen
+        self._heads = Heads(monotonic)
+        self._appender = SlotAppender(once or blobs, self.names, self.floors, self._heads, backoff or Backoff())
 
     # writing
 
@@ -131,29 +117,28 @@ class BlobRecorder(AggregateRecorder):
             return
         ordered = sorted(stored_events, key=attrgetter("originator_id", "originator_version"))
         self._refuse_taken(ordered)
-        self._before(rows, ordered)
+        undo = self._before(rows, ordered)
         written = 0
         try:
             for event in ordered:
-                self._append(event)
+                self._appender.append(event)
                 written += 1
         except AppendUnknown:
             raise  # it may be in the log, and need what was taken for it
         except (JobEventsError, IntegrityError):
             if not written:
-                for one in self.at_append:
-                    one.give_up(rows)
+                for give_back in undo:
+                    give_back()
             raise
         for one in self.at_append:
             one.after(rows)
 
-    def _before(self, rows: Sequence[Job], events: Sequence[StoredEvent]) -> None:
-        """Prepare; where a key is taken and a slot, too, it is the slot that is told of."""
+    def _before(self, rows: Sequence[Job], events: Sequence[StoredEvent]) -> list[Callable[[], None]]:
+        """Prepare, and return how to undo it; where a key is taken and a slot, too, it is the slot that is told of."""
         try:
-            for one in self.at_append:
-                one.before(rows, events)
+            return [one.before(rows, events) for one in self.at_append]
         except KeyTaken as taken:
-            if any(event.originator_version <= 1 and self._look(_slot(event)) for event in events):
+            if any(event.originator_version <= 1 and self._look(slot_of(event)) for event in events):
                 raise IntegrityError("another event is in the slot") from taken
             raise
 
@@ -162,7 +147,7 @@ class BlobRecorder(AggregateRecorder):
             raise Misconfigured("this log does not count the running jobs: limits need a log in a database")
 
     def _refuse_doubles(self, events: Sequence[StoredEvent]) -> None:
-        if len({_slot(event) for event in events}) < len(events):
+        if len({slot_of(event) for event in events}) < len(events):
             raise IntegrityError("two events of one call are for one slot")
 
     def _refuse_taken(self, events: Sequence[StoredEvent]) -> None:
@@ -170,88 +155,10 @@ class BlobRecorder(AggregateRecorder):
         firsts = [next(own) for _, own in groupby(events, key=attrgetter("originator_id"))]
         if len(firsts) < 2:
             return
-        found = self._fan.map(lambda event: self._look(_slot(event)), firsts)
+        found = self._fan.map(lambda event: self._look(slot_of(event)), firsts)
         for event, blob in zip(firsts, found, strict=True):
             if blob is not None:
-                raise IntegrityError(f"another event is in the slot {_slot(event)}")
-
-    def _append(self, event: StoredEvent) -> None:
-        """Create an event in its slot."""
-        slot = _slot(event)
-        self._heed_floor_before(slot)
-        if not self._create(slot, event):
-            raise IntegrityError(f"another event is in the slot {slot}")
-        self._heed_floor_after(slot, event)
-        self._note(slot.job_id, slot.version)
-
-    def _create(self, slot: Slot, event: StoredEvent) -> bool:
-        """Create a slot by tries of one name and one content; False when it was taken before this call."""
-        tries = self._backoff.start()
-        unsure: Unavailable | None = None  # why a write of ours may have landed, or land yet
-        while True:
-            taken = False
-            try:
-                self._put(slot, event)
-            except Conflict:
-                taken = True
-            except Unavailable as error:
-                unsure = error
-            else:
-                return True
-            try:
-                found = self._read_back(slot)
-            except (Unavailable, PermissionDenied) as error:
-                if not unsure:
-                    raise
-                if isinstance(error, PermissionDenied) or not tries.pause():
-                    raise AppendUnknown(*slot, _event_id(event)) from error
-                continue
-            if found is not None:
-                return unsure is not None and found.data == event.state
-            if taken:  # and empty: the slot was deleted
-                self._heed_floor(slot)
-            if not tries.pause():
-                if unsure:
-                    raise AppendUnknown(*slot, _event_id(event)) from unsure
-                raise Unavailable(f"slot is emptied all the time job_id={slot.job_id} version={slot.version}")
-
-    def _put(self, slot: Slot, event: StoredEvent) -> None:
-        self._once.put(
-            self.names.event(slot),
-            event.state,
-            if_generation=ABSENT,
-            content_type=_JSON,
-            metadata={"type": event.topic},
-        )
-
-    def _read_back(self, slot: Slot) -> Blob | None:
-        """Return what is in a slot now; that there is nothing proves nothing of a write under way."""
-        try:
-            return self._once.get(self.names.event(slot))
-        except NotFound:
-            return None
-
-    def _heed_floor_before(self, slot: Slot) -> None:
-        """Do not begin a job that was erased."""
-        if slot.version <= 1:
-            self._heed_floor(slot)
-
-    def _heed_floor_after(self, slot: Slot, event: StoredEvent) -> None:
-        """Take back what was created below a floor that was raised meanwhile."""
-        if slot.version > 1 and self._knows(slot.job_id, slot.version - 1):
-            return
-        try:
-            self._heed_floor(slot)
-        except Gone:
-            found = self._look(slot)
-            if found is not None and found.data == event.state:
-                self._blobs.delete(self.names.event(slot), if_generation=found.generation)
-            raise
-
-    def _heed_floor(self, slot: Slot) -> None:
-        floor = self.floors.get(slot.job_id)
-        if floor > slot.version or (floor and slot.version <= 1):
-            raise Gone(f"the job was erased job_id={slot.job_id} floor={floor}")
+                raise IntegrityError(f"another event is in the slot {slot_of(event)}")
 
     # reading
 
@@ -292,10 +199,8 @@ class BlobRecorder(AggregateRecorder):
         """Return the last event, up to a version; None when it takes a list to find it."""
         if until is not None:
             return self._read(Slot(job_id, until)) if until >= 0 else None
-        known = self._heads.get(job_id)
-        if known is None:
-            return None
-        return next(reversed(self._following(job_id, known[0] - 1, None)), None)
+        known = self._heads.version(job_id)
+        return next(reversed(self._following(job_id, known - 1, None)), None) if known else None
 
     def _listed(self, job_id: str, after: int | None, until: int | None) -> list[StoredEvent]:
         """Return the events from one list, in order."""
@@ -321,7 +226,7 @@ class BlobRecorder(AggregateRecorder):
             blob = self._blobs.get(self.names.event(slot))
         except NotFound:
             return None
-        self._note(slot.job_id, slot.version)
+        self._heads.note(slot)
         return blob
 
     def _slots(self, prefix: str, start: Slot | None = None) -> Iterator[Slot]:
@@ -329,16 +234,6 @@ class BlobRecorder(AggregateRecorder):
             slot = self.names.slot(entry.name)
             if slot is not None:
                 yield slot
-
-    def _note(self, job_id: str, version: int) -> None:
-        known = self._heads.get(job_id)
-        if known is None or known[0] <= version:
-            self._heads[job_id] = version, self._monotonic()
-
-    def _knows(self, job_id: str, version: int) -> bool:
-        """Tell whether a version was seen within the last minute."""
-        known = self._heads.get(job_id)
-        return known is not None and known[0] >= version and self._monotonic() - known[1] <= FRESH_S
 
     # all jobs
 
@@ -384,6 +279,16 @@ class BlobRecorder(AggregateRecorder):
         if last is not None:
             yield last
 
+    def drop_ghosts(self, job_id: str) -> int:
+        """Remove what a job has below its floor: writes that landed after it was erased, by who could not take them back.
+
+        A read, for a job with a floor a list, too; return how many there were. For sweepers, at a job that nobody knew.
+        """
+        floor = self.floors.get(job_id)
+        slots = list(self._slots(self.names.history(job_id))) if floor else []
+        ghosts = [slot for slot in slots if is_below(slot, floor)]
+        return sum(self._fan.map(lambda slot: self._blobs.delete(self.names.event(slot)), ghosts))
+
     def translate(self, error: BaseException) -> JobEventsError:
         """Return our error for one of eventsourcing; ours comes back as it is."""
         return error if isinstance(error, JobEventsError) else Conflict(f"somebody else wrote first error={error}")
@@ -393,18 +298,7 @@ class BlobRecorder(AggregateRecorder):
         self._fan.close()
 
 
-def _slot(event: StoredEvent) -> Slot:
-    return Slot(str(event.originator_id), event.originator_version)
-
-
 def _type(blob: Blob) -> str:
     """Return the type of a stored event: as its metadata says, or, where another program wrote it, its bytes."""
     known = blob.metadata.get("type")
     return codec.type_of(blob.data) if known is None else known
-
-
-def _event_id(event: StoredEvent) -> str:
-    try:
-        return codec.decode(event.state).id
-    except Corrupt:
-        return ""

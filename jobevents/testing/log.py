@@ -20,6 +20,8 @@ class LogContract(LogFeeds, LogRows, LogCensus, LogRaces):
 
     ordered = True  # one sequence over all jobs, in commit order
     whole_calls = True  # of the events of one call, all are there or none
+    races = 200  # fewer where a write takes long
+    many = 1100  # fewer, but over 500, as above
     keeps_rows = True  # a row of each job's current state, in the transaction of its events: `recorder.runs`
 
     @pytest.fixture

@@ -10,25 +10,24 @@ from jobevents.log import EventLog
 from jobevents.testing.blob_races import THREADS, together
 from jobevents.testing.log_events import ids_in, note, notes
 
-RACES = 200
-
 
 class LogRaces:
     """Promises to writers of one job at once; `LogContract` includes them."""
 
     whole_calls = True
+    races = 200  # slots that eight threads race for
 
     def test_one_of_eight_gets_a_slot(self, log: EventLog) -> None:
         """Of eight threads that append to one slot, one succeeds and seven meet a Conflict, every time."""
         won = []
-        for version in range(1, RACES + 1):
+        for version in range(1, self.races + 1):
 
             def claim(_: int, version: int = version) -> str:
                 return log.append([note("a", version)])[0].id
 
             won.append(list(together(claim).values()))
 
-        assert [1] * RACES == [len(winners) for winners in won]
+        assert [1] * self.races == [len(winners) for winners in won]
         assert [winner for winners in won for winner in winners] == ids_in(log, "a")
         assert [] == codec.chain_breaks(record.data for record in log.read_raw("a"))
 

@@ -1,0 +1,669 @@
+"""The log on blobs through a bad day: each fault by its number in the protocol, and what is right."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobevents import codec
+from jobevents.backends.blobnames import Names, Slot
+from jobevents.blobs import MemoryBlobs
+from jobevents.errors import (
+    AlreadyRunning,
+    AlreadySucceeded,
+    AppendUnknown,
+    Conflict,
+    Corrupt,
+    Gone,
+    InvalidValue,
+    KeyTaken,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
+from jobevents.events import TransitionRefused
+from jobevents.jobs import Jobs
+from jobevents.store import RunFilter
+from jobevents.testing import Clock, Died, FailingBlobs
+from jobevents.testing.faults import Fault
+from tests.bloblogs import Wire, bucket_jobs, close_buckets, index, write_status
+from tests.clock import START
+from tests.fake_time import FakeTime
+
+NAMES = Names("log-1")
+
+
+@pytest.fixture(autouse=True)
+def _no_process_outlives_its_test() -> Iterator[None]:
+    yield
+    close_buckets()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryBlobs:
+    """The store behind all wires, by the clock."""
+    return MemoryBlobs(clock=clock)
+
+
+@pytest.fixture
+def wire(store: MemoryBlobs) -> Wire:
+    """One process's wire to the store."""
+    return Wire(store)
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    """The time by which appends wait."""
+    return FakeTime()
+
+
+@pytest.fixture
+def jobs(wire: Wire, clock: Clock, time: FakeTime) -> Jobs:
+    """One process's jobs, over its wire."""
+    return bucket_jobs(wire, clock, time)
+
+
+@pytest.fixture
+def other(store: MemoryBlobs, clock: Clock) -> Jobs:
+    """Another process's jobs, over a wire that is well."""
+    return bucket_jobs(store, clock)
+
+
+def kinds(jobs: Jobs, job_id: str) -> list[str]:
+    return [event.type for event in jobs.history(job_id)]
+
+
+def is_sound(jobs: Jobs, job_id: str) -> bool:
+    """Tell whether a history has no hole and no break of its chain."""
+    raw = jobs.log.read_raw(job_id)
+    return [] == codec.chain_breaks(one.data for one in raw) and list(range(1, len(raw) + 1)) == [
+        one.version for one in raw
+    ]
+
+
+def test_fault_01_crash_before_the_write(store: MemoryBlobs, clock: Clock, other: Jobs) -> None:
+    """A process that dies before its write has changed nothing."""
+    dying = bucket_jobs(FailingBlobs(store, at=2, fault="die"), clock)
+
+    with pytest.raises(Died):
+        dying.submit("render", id="a")
+
+    with pytest.raises(NotFound):
+        other.get("a")
+    assert "a" == other.submit("render", id="a")
+
+
+def test_fault_02_crash_after_the_write(store: MemoryBlobs, clock: Clock, other: Jobs) -> None:
+    """A process that dies before the reply has written: the delivery's next try finds the job, and makes no second one."""
+    dying = bucket_jobs(FailingBlobs(store, at=2, fault="die after"), clock)
+
+    with pytest.raises(Died):
+        dying.submit("render", {"song": 7}, id="a")
+
+    assert "a" == other.submit("render", {"song": 7}, id="a")
+    assert ["JobQueued"] == kinds(other, "a")
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_fault_04_reply_lost_and_landed(jobs: Jobs, wire: Wire, times: int) -> None:
+    """The write whose reply was lost is found by its id: one event, and success."""
+    wire.lose_reply("put", "log/v1", times=1)
+    wire.refuse("get", "log/v1", times=times - 1)
+
+    jobs.submit("render", id="a")
+
+    assert ["JobQueued"] == kinds(jobs, "a")
+
+
+def test_fault_04_reply_lost_and_landed_late(jobs: Jobs, wire: Wire, time: FakeTime) -> None:
+    """A write that lands after the same was tried again is one event all the same."""
+    held = wire.hold("log/v1")
+    time.while_asleep = held.land
+
+    jobs.submit("render", id="a")
+
+    assert ["JobQueued"] == kinds(jobs, "a")
+
+
+def test_fault_04_landed_after_another_decision(jobs: Jobs, wire: Wire, other: Jobs) -> None:
+    """A write that comes after its slot was taken by another is refused, and stays unwritten for good."""
+    jobs.submit("render", id="a")
+    held = wire.hold("log/v1")
+    wire.refuse("put", "log/v1", times=1000)
+    with pytest.raises(AppendUnknown) as unknown:
+        jobs.cancel("a", actor="ann")
+    wire.calm()
+    with other.attempt("a"):
+        pass
+
+    held.land()
+
+    assert jobs.log.resolve(unknown.value) is False
+    assert ["JobQueued", "JobStarted", "JobSucceeded"] == kinds(other, "a")
+    assert "already final" == jobs.cancel("a", actor="ann")
+
+
+def test_fault_04_nobody_decides_again_before_it_is_known(jobs: Jobs, wire: Wire) -> None:
+    """While it is unknown what came of an append, nothing else is tried on the job; then it is found, and not done twice."""
+    jobs.submit("render", id="a")
+    wire.lose_reply("put", "log/v1")
+    wire.refuse("get", "log/v1", times=1000)
+    wire.refuse("put", "log/v1", times=1000)
+    with pytest.raises(AppendUnknown):
+        jobs.cancel("a", actor="ann")
+    with pytest.raises(Unavailable):
+        jobs.cancel("a", actor="bob")
+    wire.calm()
+
+    assert "already final" == jobs.cancel("a", actor="bob")
+    (_, canceled) = jobs.history("a")
+    assert ("JobCanceled", "ann") == (canceled.type, canceled.actor)
+
+
+def test_fault_05_two_writers_one_slot(jobs: Jobs, wire: Wire, other: Jobs) -> None:
+    """One wins; the loser folds what the winner wrote, and decides again."""
+    jobs.submit("render", id="a")
+    other.get("a")
+    wire.before("put", "0000000002", lambda: other.cancel("a", actor="bob"))
+
+    with pytest.raises(Exception, match="canceled"), jobs.attempt("a"):
+        raise AssertionError("not granted")
+
+    assert ["JobQueued", "JobCanceled"] == kinds(jobs, "a")
+    assert is_sound(jobs, "a")
+
+
+def test_fault_05_two_deliveries_one_grant(jobs: Jobs, wire: Wire, other: Jobs) -> None:
+    """Of two deliveries at once one is granted; the other is told that the job runs."""
+    jobs.submit("render", id="a")
+    entered = contextlib.ExitStack()
+    wire.before("put", "0000000002", lambda: entered.enter_context(other.attempt("a")))
+
+    with pytest.raises(AlreadyRunning), jobs.attempt("a"):
+        raise AssertionError("granted twice")
+    entered.close()
+
+    assert ["JobQueued", "JobStarted", "JobSucceeded"] == kinds(jobs, "a")
+
+
+def test_fault_06_store_away_for_a_minute(jobs: Jobs, wire: Wire, time: FakeTime) -> None:
+    """An append waits for half a minute and then says that it is not known; the same call finds its event and adds nothing."""
+    wire.refuse("put", "log/v1", times=1000)
+
+    with pytest.raises(AppendUnknown):
+        jobs.submit("render", {"song": 7}, id="a")
+
+    assert 20 < sum(time.sleeps) <= 30
+    wire.calm()
+    assert "a" == jobs.submit("render", {"song": 7}, id="a")
+    assert ["JobQueued"] == kinds(jobs, "a")
+
+
+def test_fault_06_refused_after_a_lost_reply(jobs: Jobs, wire: Wire) -> None:
+    """Who may not write any more after a lost reply does not know what came of it, and does not say that nothing did."""
+    wire.lose_reply("put", "log/v1")
+    wire.refuse("get", "log/v1")
+    wire.refuse("put", "log/v1", error=PermissionDenied("403"))
+
+    with pytest.raises(AppendUnknown) as unknown:
+        jobs.submit("render", id="a")
+
+    assert jobs.log.resolve(unknown.value)
+
+
+def test_fault_06_away_right_after_a_create(jobs: Jobs, wire: Wire) -> None:
+    """Where it cannot be seen whether a job was erased meanwhile, its first event is not known to stay."""
+    wire.before("put", "log/v1", lambda: wire.refuse("get", "floor"))
+
+    with pytest.raises(AppendUnknown):
+        jobs.submit("render", {"song": 7}, id="a")
+
+    assert "a" == jobs.submit("render", {"song": 7}, id="a")
+    assert ["JobQueued"] == kinds(jobs, "a")
+
+
+def test_fault_06_outcome_waits_for_the_store(jobs: Jobs, wire: Wire) -> None:
+    """A worker whose store is away for a while at its end loses nothing."""
+    jobs.submit("render", id="a")
+
+    with jobs.attempt("a") as attempt:
+        attempt.result({"seconds": 181})
+        wire.refuse("put", "log/v1", times=5)
+
+    assert {"seconds": 181} == jobs.job("a").result
+
+
+def test_fault_07_too_many_writes(jobs: Jobs, wire: Wire) -> None:
+    """A create that is told to slow down waits and is written once."""
+    wire.refuse("put", "log/v1", times=3, error=Unavailable("429 rate limit"))
+
+    jobs.submit("render", id="a")
+
+    assert ["JobQueued"] == kinds(jobs, "a")
+
+
+def test_fault_14_zombie_finishes_after_the_job_was_given_away(jobs: Jobs, other: Jobs, clock: Clock) -> None:
+    """Its outcome is refused and recorded as refused; the new worker's counts."""
+    jobs.submit("render", id="a")
+    zombie = jobs.attempt("a", deadline_s=10)
+    zombie.__enter__()
+    clock.move(11)
+    with other.attempt("a") as attempt:
+        attempt.result("of the second")
+
+    zombie.result("of the first")
+    zombie.__exit__(None, None, None)
+
+    assert "of the second" == other.job("a").result
+    last = other.history("a")[-1]
+    assert isinstance(last, TransitionRefused)
+    assert 2 == last.start
+
+
+def test_fault_15_clocks_apart(jobs: Jobs, store: MemoryBlobs) -> None:
+    """The order is that of the versions, whatever the clocks of the writers say."""
+    early = Clock(START - timedelta(hours=1))
+    behind = bucket_jobs(store, early)
+    jobs.submit("render", id="a")
+
+    with behind.attempt("a"):
+        early.move(-600)
+
+    events = jobs.history("a")
+    assert ["JobQueued", "JobStarted", "JobSucceeded"] == [event.type for event in events]
+    assert events[0].at > events[1].at > events[2].at
+    assert "succeeded" == jobs.get("a").state
+
+
+BROKEN = {
+    "deep": b"[" * 100_000,
+    "no text": b'{"type":"JobCanceled","job_id":"a","version":2,"id":"\xff","at":"2026-01-01T00:00:00Z"}',
+    "cut": b'{"type":"JobCanceled"',
+    "unknown": b'{"type":"JobTeleported","job_id":"a","version":2,"id":"x","at":"2026-01-01T00:00:00Z"}',
+    "another slot": b'{"type":"JobCanceled","job_id":"b","version":2,"id":"x","at":"2026-01-01T00:00:00Z"}',
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("data", list(BROKEN.values()), ids=list(BROKEN))
+def test_fault_17_what_cannot_be_read(jobs: Jobs, store: MemoryBlobs, data: bytes) -> None:
+    """An event that cannot be read is Corrupt where it is asked for, kept as it is, and stops no other job."""
+    jobs.submit("render", id="a")
+    jobs.submit("render", id="b")
+    name = NAMES.event(Slot("a", 2))
+    store.put(name, data)
+
+    for ask in (lambda: jobs.get("a"), lambda: jobs.cancel("a"), lambda: jobs.attempt("a").__enter__()):
+        with pytest.raises(Corrupt):
+            ask()
+    with jobs.attempt("b"):
+        pass
+
+    assert data in [record.data for record in jobs.log.scan()]
+    assert "succeeded" == jobs.get("b").state
+
+
+UNSTORABLE: dict[str, Any] = {
+    "nan": float("nan"),
+    "beyond 64 bits": 2**70,
+    "lone surrogate": "\ud800",
+    "deep": msgspec.json.decode(b"[" * 500 + b"]" * 500),
+    "bytes": b"\xff",
+}
+
+
+@pytest.mark.parametrize("value", list(UNSTORABLE.values()), ids=list(UNSTORABLE))
+def test_fault_18_values_that_cannot_be_stored(jobs: Jobs, wire: Wire, value: object) -> None:
+    """They are refused before anything is read or written."""
+    with pytest.raises(InvalidValue):
+        jobs.submit("render", {"value": value})
+
+    assert [] == wire.calls
+
+
+def test_fault_19_payload_over_the_limit(jobs: Jobs, wire: Wire) -> None:
+    """It is refused with its size and the limit, before anything is read or written."""
+    with pytest.raises(InvalidValue, match="limit=65536"):
+        jobs.submit("render", {"text": "x" * 70_000})
+
+    assert [] == wire.calls
+
+
+ASKS: dict[str, tuple[str, str, Callable[[Jobs], object]]] = {
+    "event, written": ("put", "log/v1", lambda jobs: jobs.cancel("a")),
+    "event, read": ("get", "log/v1", lambda jobs: jobs.get("a")),
+    "history": ("list", "log/v1", lambda jobs: jobs.history("a")),
+    "status": ("get", "status.json", lambda jobs: jobs.attempt("a").__enter__()),
+    "floor": ("get", "ctl/v1/floor", lambda jobs: jobs.submit("render")),
+    "key, written": ("put", "keys/v1", lambda jobs: jobs.submit("render", key="new")),
+    "key, read": ("get", "keys/v1", lambda jobs: jobs.store.find_active("render", "k")),
+    "lines": ("list", "joblogs/v1", lambda jobs: jobs.run_logs.logs("a")),
+    "lease": ("put", "workers/v1", lambda jobs: jobs.attempt("a").__enter__()),
+    "index": ("get", "index/v1", lambda jobs: jobs.store.list(RunFilter())),
+}
+
+
+@pytest.mark.parametrize(("method", "part", "ask"), list(ASKS.values()), ids=list(ASKS))
+def test_fault_22_permission_denied(
+    store: MemoryBlobs, clock: Clock, jobs: Jobs, method: str, part: str, ask: Callable[[Jobs], object]
+) -> None:
+    """On each kind of object it is what it is: not tried again, never "not found", never an empty page (GCS-06, GCS-08)."""
+    jobs.submit("render", id="a", key="k")
+    write_status(jobs, "a")
+    index(jobs)
+    wire = Wire(store)
+    fresh = bucket_jobs(wire, clock)
+    fresh.emitter.load("a") if part == "log/v1" and method != "list" else None
+    wire.refuse(method, part, times=1000, error=PermissionDenied("403"))
+    wire.calls.clear()
+
+    with pytest.raises(PermissionDenied):
+        ask(fresh)
+
+    assert 1 == sum(call[0] == method and part in call[1] for call in wire.calls)
+
+
+@pytest.mark.parametrize("job_id", ["", "..", "a/b", "a\\b", "../a", "a\n", "x" * 200, "\ud800", "a\x00"])
+def test_fault_23_wild_ids(jobs: Jobs, wire: Wire, job_id: str) -> None:
+    """They are refused before any I/O."""
+    asks: list[Callable[[], object]] = [
+        lambda: jobs.submit("render", id=job_id),
+        lambda: jobs.get(job_id),
+        lambda: jobs.history(job_id),
+        lambda: jobs.cancel(job_id),
+        lambda: jobs.attempt(job_id),
+    ]
+
+    for ask in asks:
+        with pytest.raises(InvalidValue):
+            ask()
+
+    assert [] == wire.calls
+
+
+def test_fault_27_forgotten_heads_change_nothing(wire: Wire, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one head, jobs in turn are appended to as ever: what was forgotten is looked for again."""
+    monkeypatch.setattr("jobevents.backends.blobappend.HEADS", 1)
+    monkeypatch.setattr("jobevents.emit.CACHED_JOBS", 1)
+    jobs = bucket_jobs(wire, clock)
+    for job_id in "abc":
+        jobs.submit("render", id=job_id)
+
+    for job_id in "abc":
+        with jobs.attempt(job_id) as attempt:
+            attempt.annotate(title=job_id)
+
+    assert [["JobQueued", "JobStarted", "JobAnnotated", "JobSucceeded"]] * 3 == [kinds(jobs, one) for one in "abc"]
+
+
+def test_fault_30_foreign_success_over_our_running(jobs: Jobs, other: Jobs, store: MemoryBlobs) -> None:
+    """What another service wrote over the status is adopted before a start is granted: the job is not run again."""
+    jobs.submit("render", id="a")
+    jobs.attempt("a", deadline_s=0).__enter__()
+    write_status(jobs, "a")
+    record = msgspec.json.decode(store.get("log-1/jobs/a/status.json").data)  # type: ignore[union-attr]
+    record.pop("version")
+    store.put("log-1/jobs/a/status.json", msgspec.json.encode({**record, "state": "succeeded"}))
+
+    with pytest.raises(AlreadySucceeded), other.attempt("a"):
+        raise AssertionError("run again")
+
+    assert ["JobQueued", "JobStarted", "JobSucceeded"] == kinds(other, "a")
+    assert "foreign" == other.history("a")[-1].actor
+
+
+def test_fault_30_foreign_status_without_a_log(other: Jobs, store: MemoryBlobs) -> None:
+    """A job that another service finished before this log began is imported, and not run again."""
+    status = {"job_id": "a", "command": "render", "state": "succeeded", "updated_at": "2026-01-01T00:00:00Z"}
+    store.put("log-1/jobs/a/status.json", msgspec.json.encode(status))
+
+    with pytest.raises(AlreadySucceeded), other.attempt("a"):
+        raise AssertionError("run again")
+
+    assert ["JobImported"] == kinds(other, "a")
+
+
+def test_fault_31_rerun_with_a_stale_status(jobs: Jobs, other: Jobs, store: MemoryBlobs) -> None:
+    """A status that says succeeded stops nothing when the log goes on: the rerun is granted."""
+    jobs.submit("render", id="a")
+    with jobs.attempt("a"):
+        pass
+    write_status(jobs, "a")
+    jobs.rerun("a", actor="ann")
+
+    with other.attempt("a") as attempt:
+        assert 5 == attempt.start
+
+    assert "succeeded" == other.get("a").state
+
+
+def test_guard_refuses_by_the_status_and_one_probe(jobs: Jobs, store: MemoryBlobs, clock: Clock) -> None:
+    """A fresh process refuses a finished job by reads of its status and its last event's place alone: it lists nothing."""
+    jobs.submit("render", id="a")
+    with jobs.attempt("a"):
+        pass
+    write_status(jobs, "a")
+    wire = Wire(store)
+    fresh = bucket_jobs(wire, clock)
+
+    with pytest.raises(AlreadySucceeded), fresh.attempt("a"):
+        raise AssertionError("run again")
+
+    read = [name.removeprefix("log-1/") for method, name in wire.calls if method == "get" and "workers" not in name]
+    assert ["jobs/a/status.json", NAMES.event(Slot("a", 3))[6:], NAMES.event(Slot("a", 4))[6:]] == read
+    assert "list" not in [method for method, _ in wire.calls]
+
+
+def test_a_status_of_other_code_is_not_gone_on_from(jobs: Jobs, other: Jobs, store: MemoryBlobs) -> None:
+    """What another version of the fold made is left alone: the history is folded anew."""
+    jobs.submit("render", id="a")
+    write_status(jobs, "a")
+    blob = store.get("log-1/jobs/a/status.json")
+    assert blob is not None
+    forged = blob.metadata["job"].replace("render", "forged")
+    store.put("log-1/jobs/a/status.json", blob.data, metadata={**blob.metadata, "code": "99", "job": forged})
+
+    assert "render" == other.job("a").name
+
+
+def test_a_status_that_the_log_does_not_bear_out_is_not_gone_on_from(
+    jobs: Jobs, other: Jobs, store: MemoryBlobs
+) -> None:
+    """A fold whose chain is not that of the event in its place is dropped: the log is the truth."""
+    jobs.submit("render", id="a")
+    write_status(jobs, "a")
+    blob = store.get("log-1/jobs/a/status.json")
+    assert blob is not None
+    forged = blob.metadata["job"].replace(jobs.log.head("a").chain, "0" * 32).replace("render", "forged")
+    store.put("log-1/jobs/a/status.json", blob.data, metadata={**blob.metadata, "job": forged})
+
+    assert "render" == other.job("a").name
+
+
+# floors
+
+
+def erase(jobs: Jobs, store: MemoryBlobs, job_id: str) -> None:
+    """Erase a job as the protocol has it: the tombstone, the floor under it, and nothing below."""
+    jobs.delete(job_id)
+    last = jobs.log.head(job_id).version
+    jobs.log.recorder.floors.raise_to(job_id, last)  # type: ignore[attr-defined]  # a BlobRecorder
+    for version in range(1, last):
+        store.delete(NAMES.event(Slot(job_id, version)))
+
+
+def test_an_erased_job_does_not_begin_again(jobs: Jobs, other: Jobs, store: MemoryBlobs) -> None:
+    """Its id is refused for good, and nothing is left of the try (fault 32, of its log)."""
+    jobs.submit("render", id="a")
+    erase(jobs, store, "a")
+
+    with pytest.raises(Gone):
+        other.submit("render", id="a")
+
+    with pytest.raises(NotFound):
+        store.get(NAMES.event(Slot("a", 1)))
+
+
+def test_a_floor_that_rises_during_a_create_takes_it_back(jobs: Jobs, wire: Wire, store: MemoryBlobs) -> None:
+    """Who reads no floor, writes, and reads one, removes what it wrote."""
+    floors = bucket_jobs(store, Clock()).log.recorder.floors  # type: ignore[attr-defined]
+    wire.before("put", "log/v1", lambda: floors.raise_to("a", 5))
+
+    with pytest.raises(Gone):
+        jobs.submit("render", id="a")
+
+    with pytest.raises(NotFound):
+        store.get(NAMES.event(Slot("a", 1)))
+
+
+def test_a_writer_with_an_old_head_takes_back_what_was_erased(
+    jobs: Jobs, other: Jobs, store: MemoryBlobs, clock: Clock
+) -> None:
+    """An append from a head not seen for a minute looks for a floor, and leaves nothing below it (fault 26)."""
+    jobs.submit("render", id="a")
+    other.cancel("a")
+    other.rerun("a")
+    erase(other, store, "a")
+    clock.move(61)
+
+    with pytest.raises(Gone):
+        jobs.cancel("a")
+
+    assert [4] == [record.version for record in other.log.read_raw("a")]
+
+
+def test_a_slot_that_was_deleted_is_no_conflict_with_nobody(jobs: Jobs, wire: Wire, store: MemoryBlobs) -> None:
+    """A create refused for an object that is gone when it is read looks for a floor, and begins again."""
+    name = NAMES.event(Slot("a", 1))
+    store.put(name, b"{}")
+    wire.before("get", name, lambda: store.delete(name))
+
+    jobs.submit("render", id="a")
+
+    assert ["JobQueued"] == kinds(jobs, "a")
+
+
+# keys
+
+
+def test_a_key_whose_holder_never_began_is_taken_over(
+    store: MemoryBlobs, clock: Clock, jobs: Jobs, other: Jobs
+) -> None:
+    """A process that died between key and event holds it for a minute; then the key is another's, and the dead one's late
+    event does not stay."""
+    dying = Wire(store)
+    held = dying.hold("log/v1")
+    dying.refuse("put", "log/v1", times=1000)
+    with pytest.raises(AppendUnknown):
+        bucket_jobs(dying, clock).submit("render", id="a", key="k")
+    with pytest.raises(KeyTaken):
+        jobs.submit("render", {"song": 8}, id="b", key="k")
+    clock.move(61)
+
+    jobs.submit("render", {"song": 8}, id="b", key="k")
+    held.land()
+
+    assert 1 == other.log.recorder.drop_ghosts("a")  # type: ignore[attr-defined]  # a BlobRecorder: what a sweeper does
+    assert [] == other.log.read("a")
+    active = other.store.find_active("render", "k")
+    assert active is not None
+    assert "b" == active.id
+    with pytest.raises(Gone):
+        other.submit("render", id="a", key="k2")
+
+
+def test_a_job_that_is_run_again_does_not_take_its_key_again(jobs: Jobs) -> None:
+    """Its key went with its end: it may be another's by now, and stays so."""
+    jobs.submit("render", id="a", key="k")
+    jobs.cancel("a")
+    jobs.submit("render", id="b", key="k")
+
+    jobs.rerun("a")
+
+    active = jobs.store.find_active("render", "k")
+    assert active is not None
+    assert "b" == active.id
+
+
+def test_a_submission_that_lost_its_slot_gives_its_key_back(jobs: Jobs, wire: Wire, other: Jobs) -> None:
+    """The key of a job that did not begin is free at once."""
+    wire.refuse("put", "log/v1", error=PermissionDenied("403"))
+    with pytest.raises(PermissionDenied):
+        jobs.submit("render", id="a", key="k")
+
+    assert "b" == other.submit("render", id="b", key="k")
+
+
+# crashes
+
+
+def life(jobs: Jobs) -> None:
+    """A job's life, each step of which may have been taken already."""
+    jobs.submit("render", {"song": 7}, id="a", key="k")
+    with contextlib.suppress(AlreadySucceeded), jobs.attempt("a", deadline_s=0) as attempt:
+        attempt.log("hello")
+        attempt.result({"seconds": 181})
+
+
+@pytest.mark.parametrize("fault", ["die", "die after", "refuse", "lose reply"])
+def test_a_crash_between_any_two_steps(clock: Clock, fault: Fault) -> None:
+    """Wherever a process dies or is refused, the next one that does the same brings it to the same end, and nothing twice."""
+    for at in range(1, 200):
+        store = MemoryBlobs(clock=clock)
+        failing = FailingBlobs(store, at=at, fault=fault)
+        first = bucket_jobs(failing, clock)
+        with contextlib.suppress(Died, Unavailable, AppendUnknown):
+            life(first)
+        if not failing.met:
+            break
+        clock.move(61)
+        second = bucket_jobs(store, clock)
+        if second.log.read("a") and second.job("a").is_final():
+            assert "succeeded" == second.job("a").state
+        else:
+            life(second)
+
+        told = kinds(second, "a")
+        assert is_sound(second, "a"), told
+        assert (1, 1) == (told.count("JobQueued"), told.count("JobSucceeded")), (at, told)
+        assert "c" == second.submit("render", {"song": 8}, id="c", key="k"), (at, told)
+        assert 1 <= len(second.run_logs.logs("a")) or fault in ("refuse", "lose reply"), (at, told)
+    else:
+        pytest.fail("the life does not end")
+
+
+def test_two_lives_at_once_are_one(clock: Clock) -> None:
+    """A second process that does the same between any two steps of the first: one job, run to its end once."""
+    for at in range(1, 200):
+        store = MemoryBlobs(clock=clock)
+        other = bucket_jobs(store, clock)
+        met: list[str] = []
+
+        def meanwhile(_: object, other: Jobs = other, at: int = at, met: list[str] = met) -> None:
+            met.append("")
+            if len(met) == at:
+                with contextlib.suppress(AlreadyRunning):
+                    life(other)
+
+        with contextlib.suppress(AlreadyRunning, AlreadySucceeded):
+            life(bucket_jobs(FailingBlobs(store, before=meanwhile), clock))
+        if len(met) < at:
+            break
+
+        told = kinds(other, "a")
+        assert is_sound(other, "a"), told
+        assert (1, 1) == (told.count("JobQueued"), told.count("JobSucceeded")), (at, told)
+    else:
+        pytest.fail("the life does not end")
+
+
+def test_conflict_names_job_and_place(jobs: Jobs, other: Jobs) -> None:
+    """A slot that another event has is a Conflict that says which."""
+    jobs.submit("render", id="a")
+    first = other.history("a")[0]
+
+    with pytest.raises(Conflict, match="job_id=a version=1"):
+        jobs.log.append([msgspec.structs.replace(first, id="another", chain="")])
