@@ -236,10 +236,10 @@ class EventLog:
         except PersistenceError as error:
             raise self._translate(error) from error
 
-    def read_raw(self, job_id: str) -> list[Record]:
-        """Return the job's events undecoded, for proof and repair; their cursor is empty."""
+    def read_raw(self, job_id: str, *, after: int = 0, until: int | None = None) -> list[Record]:
+        """Return the job's events undecoded, those of `read`, for proof and repair; their cursor is empty."""
         try:
-            stored = self.recorder.select_events(job_id)
+            stored = self.recorder.select_events(job_id, gt=after or None, lte=until)
         except PersistenceError as error:
             raise self._translate(error) from error
         return [Record("", job_id, s.originator_version, s.topic, s.state) for s in stored]

@@ -1,7 +1,7 @@
 """Folds the events of a batch, each job once, and finds the event at which a history cannot be folded on."""
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from lru import LRU
@@ -10,10 +10,15 @@ from jobevents import codec
 from jobevents.errors import Corrupt, PermissionDenied, Unavailable
 from jobevents.events import Event
 from jobevents.job import Job, fold
-from jobevents.log import EventLog, Record
+from jobevents.log import Record
+from projections.view import Feed
 
 FOLDED_JOBS = 8192  # kept from batch to batch: about 2 KiB each
 TRIES = 3  # of a fold that raises
+
+
+Recall: TypeAlias = Callable[[str], Job | None]
+"""A job as a store has it, to fold on from: it may be old, and is held against the log. None: read its history."""
 
 
 class Poison(NamedTuple):
@@ -33,8 +38,10 @@ class Folded(msgspec.Struct, frozen=True):
 class Folder:
     """Folds jobs from the log and keeps the last ones used. For one thread."""
 
-    def __init__(self, log: EventLog, *, size: int = FOLDED_JOBS) -> None:
+    def __init__(self, log: Feed, *, size: int = FOLDED_JOBS, recall: Recall | None = None) -> None:
+        """Keep the `size` jobs used last; `recall` says how far one is that is not among them."""
         self._log = log
+        self._recall = recall
         self._jobs: LRU[str, Job] = LRU(size)
 
     def go_on(self, job_id: str, records: Sequence[Record]) -> Folded:
@@ -74,6 +81,8 @@ class Folder:
     def _before(self, job_id: str, first: Record, events: Sequence[Event]) -> Job:
         """Return the job as of the version before `events`, or later: known, new, or read."""
         job = self._jobs.get(job_id)
+        if job is None and self._recall is not None and first.version > 1:
+            job = self._recall(job_id)
         if job is not None and _is_of(job, first, events):
             return job
         version = first.version - 1

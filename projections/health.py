@@ -10,7 +10,7 @@ from jobevents.assertions import Instant
 from jobevents.blobs import Blobs
 from jobevents.boundary import clean_text
 from jobevents.errors import Corrupt, JobEventsError, NotFound
-from jobevents.log import EventLog
+from projections.view import Feed
 
 HEARTBEAT_S = 120.0  # without a completed cycle for so long, while events wait, is bad
 _ERROR_LIMIT = 500  # characters
@@ -37,7 +37,14 @@ class HealthRecord:
     """Measures one view and writes what it finds to `ctl/v1/projector/{view}.json`. For one thread."""
 
     def __init__(
-        self, blobs: Blobs, prefix: str, view: str, *, holder: str = "", clock: Callable[[], datetime]
+        self,
+        blobs: Blobs,
+        prefix: str,
+        view: str,
+        *,
+        holder: str = "",
+        clock: Callable[[], datetime],
+        complete_through: Callable[[], datetime | None] | None = None,
     ) -> None:
         self._blobs = blobs
         self._name = f"{_root(prefix)}{view}.json"
@@ -45,6 +52,7 @@ class HealthRecord:
         self._holder = holder
         self._clock = clock
         self._complete_through: datetime | None = None
+        self._is_told = complete_through  # by somebody else; else by the place of each cycle in the log
         self._heartbeat: datetime | None = None
         self._reached: deque[tuple[int, datetime]] = deque()
 
@@ -61,7 +69,7 @@ class HealthRecord:
         if len(self._reached) < _PENDING:
             self._reached.append((position, began))
 
-    def measure(self, log: EventLog, stored: int, *, parked: int, error: Exception | None) -> Health:
+    def measure(self, log: Feed, stored: int, *, parked: int, error: Exception | None) -> Health:
         """Return how the view is now: one read of the log, one more when it is behind."""
         head = int(log.last_cursor() or 0)
         now = self._clock()
@@ -72,7 +80,7 @@ class HealthRecord:
             head=head,
             lag_events=max(0, head - stored),
             lag_s=age_of_next(log, stored, now) if stored < head else 0.0,
-            complete_through=self._complete_through,
+            complete_through=self._is_told() if self._is_told else self._complete_through,
             heartbeat=self._heartbeat,
             parked=parked,
             error=clean_text(f"{type(error).__name__}: {error}", _ERROR_LIMIT) if error else "",
@@ -124,7 +132,7 @@ def troubles(health: Health, head: int, now: datetime) -> list[str]:
     return found
 
 
-def age_of_next(log: EventLog, stored: int, now: datetime) -> float:
+def age_of_next(log: Feed, stored: int, now: datetime) -> float:
     """Return the age of the event after a position, in seconds; 0 when it cannot be read."""
     try:
         record = next(iter(log.scan(str(stored), limit=1)), None)

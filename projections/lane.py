@@ -10,13 +10,13 @@ from typing import Protocol
 from jobevents.blobs import Blobs
 from jobevents.errors import Corrupt, JobEventsError, PermissionDenied, Unavailable
 from jobevents.job import NEW, Job
-from jobevents.log import EventLog, Record
+from jobevents.log import Record
 from jobevents.telemetry import Counts
 from projections.folding import Batch, Folded, Folder
 from projections.health import Health, HealthRecord
 from projections.parked import ParkedJobs
 from projections.recovery import Recovery
-from projections.view import Unstorable, View
+from projections.view import Feed, Unstorable, View
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Lane:
         self,
         view: View,
         *,
-        log: EventLog,
+        log: Feed,
         folder: Folder,
         blobs: Blobs,
         prefix: str,
@@ -57,6 +57,7 @@ class Lane:
         look_every_s: float,
         health_every_s: float,
         clock: Callable[[], datetime],
+        complete_through: Callable[[], datetime | None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.view = view
@@ -65,7 +66,9 @@ class Lane:
         self.recovery = Recovery(f"view {view.name}", counts, monotonic=monotonic)
         self.is_active = False  # joined, and ours by lease
         self.parked = ParkedJobs(blobs, prefix, view.name, clock=clock)
-        self.health = HealthRecord(blobs, prefix, view.name, holder=holder, clock=clock)
+        self.health = HealthRecord(
+            blobs, prefix, view.name, holder=holder, clock=clock, complete_through=complete_through
+        )
         self._log = log
         self._folder = folder
         self._counts = counts

@@ -13,14 +13,14 @@ from typing import Protocol, runtime_checkable
 
 from jobevents.blobs import Blobs
 from jobevents.errors import JobEventsError
-from jobevents.log import EventLog, Record
+from jobevents.log import Record
 from jobevents.telemetry import Counts
-from projections.folding import Batch, Folder
+from projections.folding import Batch, Folder, Recall
 from projections.health import Health
 from projections.lane import Lane, Lease
 from projections.positions import Tracker
 from projections.recovery import Recovery
-from projections.view import View
+from projections.view import Feed, View
 
 BATCH = 1000  # events read at once: about 0.4 MB
 PATIENCE_S = 1.0  # the log is read again after this even if nobody woke us: a hint may be lost
@@ -57,7 +57,7 @@ class Projector:
 
     def __init__(
         self,
-        log: EventLog,
+        log: Feed,
         views: Sequence[View],
         *,
         alarm: Alarm,
@@ -66,6 +66,8 @@ class Projector:
         leases: Mapping[str, Lease] | None = None,
         holder: str = "",
         counts: Counts | None = None,
+        recall: Recall | None = None,
+        complete_through: Callable[[], datetime | None] | None = None,
         batch: int = BATCH,
         look_every_s: float | None = None,
         health_every_s: float = HEALTH_EVERY_S,
@@ -80,6 +82,8 @@ class Projector:
             blobs: where parked jobs and the health are kept.
             leases: by the name of the view; a view without one is projected at once.
             holder: this process's identity, for the health.
+            recall: how far a job is that was not folded lately, where reading a history is dear.
+            complete_through: until when the log is complete in the views, where its sequence does not say.
             look_every_s: how often to look at what was asked of parked jobs; 5 s, or 30 s on a store with a least interval
                 between two writes of a name.
             wait: waits so many seconds; by default, until woken.
@@ -92,7 +96,7 @@ class Projector:
         self._clock = clock
         self._woken = threading.Event()
         self._wait = wait or self._woken.wait
-        self._folder = Folder(log)
+        self._folder = Folder(log, recall=recall)
         counts = counts or Counts()
         self._reading = Recovery("log", counts, monotonic=monotonic)
         self._lanes = [
@@ -108,6 +112,7 @@ class Projector:
                 look_every_s=look_every_s,
                 health_every_s=health_every_s,
                 clock=clock,
+                complete_through=complete_through,
                 monotonic=monotonic,
             )
             for view in views
@@ -169,6 +174,11 @@ class Projector:
     def positions(self) -> dict[str, int]:
         """Return how far each view is stored, as far as this projector knows. Reads nothing."""
         return {lane.view.name: lane.stored for lane in self._lanes}
+
+    def troubles(self) -> dict[str, Exception | None]:
+        """Return what holds up each view, and the reading of the log; None where all is well. Reads nothing."""
+        views: dict[str, Exception | None] = {f"view {lane.view.name}": lane.recovery.error for lane in self._lanes}
+        return {"reading": self._reading.error, **views}
 
     def health(self) -> list[Health]:
         """Return how each view is.

@@ -1,10 +1,12 @@
 """What a view is: a read model that takes folded jobs in the order of the log, and says how far it is safely stored."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from jobevents.errors import JobEventsError
+from jobevents.events import Event
 from jobevents.job import Job
+from jobevents.log import Record
 
 
 class Unstorable(JobEventsError):
@@ -15,6 +17,26 @@ class Unstorable(JobEventsError):
         self.job_id = job_id
         self.version = version
         self.cause = cause
+
+
+class Feed(Protocol):
+    """What a Projector reads: a log that has one sequence, or what stands for one."""
+
+    def scan(self, cursor: str = "", *, limit: int | None = None, batch: int = ...) -> Iterator[Record]:
+        """Yield the events after a place, up to now or to `limit`."""
+        ...
+
+    def last_cursor(self) -> str:
+        """Return the place of the last event; "" for none."""
+        ...
+
+    def read(self, job_id: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """Return events of one job."""
+        ...
+
+    def read_raw(self, job_id: str) -> list[Record]:
+        """Return all events of one job, undecoded."""
+        ...
 
 
 class View(Protocol):

@@ -1,0 +1,64 @@
+"""Statuses held against the log: which version is stored, and making one right that is not."""
+
+from jobevents.blobs import Blobs
+from jobevents.emit import Emitter
+from jobevents.errors import NotFound
+from jobevents.records import status_name
+from jobevents.telemetry import Counts
+from projections.adoption import Adopt
+from projections.statuswriter import CODE_VERSION, StatusWriter, code_of, version_of
+
+
+def snapshot_version(blobs: Blobs, prefix: str, job_id: str) -> int:
+    """Return the version in a job's status; 0 when there is none, another service wrote it, or older code. One read.
+
+    Raises:
+        Unavailable, PermissionDenied: what the store says.
+    """
+    try:
+        blob = blobs.get(f"{prefix}/{status_name(job_id)}" if prefix else status_name(job_id))
+    except NotFound:
+        return 0
+    assert blob is not None  # noqa: S101  # None only for if_changed
+    return version_of(blob) if code_of(blob) >= CODE_VERSION else 0
+
+
+class Mender:
+    """Writes a job's status as the log has it, whatever this process remembers of it. Safe for threads."""
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        prefix: str,
+        emitter: Emitter,
+        *,
+        adopt: Adopt,
+        adopt_deletes: bool = False,
+        counts: Counts,
+    ) -> None:
+        self._blobs = blobs
+        self._prefix = prefix
+        self._emitter = emitter
+        self._adopt = adopt
+        self._adopt_deletes = adopt_deletes
+        self._counts = counts
+
+    def __call__(self, job_id: str) -> None:
+        """Mend one: what another service wrote there becomes an event first. Two reads and a write, or three.
+
+        Raises:
+            Unavailable, PermissionDenied, AppendUnknown, Corrupt: what store or log says.
+            InvalidValue, Unstorable: the job cannot be shown.
+        """
+        job = self._emitter.load(job_id)
+        if not job.version:
+            return
+        writer = StatusWriter(
+            self._blobs,
+            self._prefix,
+            adopt=self._adopt,
+            adopt_deletes=self._adopt_deletes,
+            counts=self._counts,
+            threads=1,
+        )
+        writer.save(writer.show(job))
