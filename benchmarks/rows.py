@@ -1,5 +1,6 @@
 """The rows, and what must hold between their contenders. Names are kept: `--compare` finds a row by its name."""
 
+from benchmarks.analytics_rows import ANALYTICS_HOLDS, ANALYTICS_ROWS
 from benchmarks.model import AtLeast, Contender, Hold, Place, Row, Sizes, Under
 from benchmarks.queue_rows import QUEUE_HOLDS, QUEUE_ROWS
 
@@ -249,6 +250,7 @@ ROWS: tuple[Row, ...] = (
         ),
         unit="bytes",
     ),
+    *ANALYTICS_ROWS,
     *QUEUE_ROWS,
 )
 
@@ -259,5 +261,6 @@ HOLDS: tuple[Hold, ...] = (
     AtLeast(Place("pages", "ours"), 0.5, Place("pages", "ours, few")),
     Under(Place("rebuild", "ours"), "peak_mb", 300),
     Under(Place("import", "ours"), "seconds", 0.150),
+    *ANALYTICS_HOLDS,
     *QUEUE_HOLDS,
 )

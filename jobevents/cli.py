@@ -23,6 +23,7 @@ from jobevents import (
     cli_pages,
     cli_run,
     cli_serve,
+    cli_sql,
     cli_verify,
     cli_views,
     cli_workers,
@@ -305,6 +306,7 @@ cli_build.add_to(app)
 cli_history.add_to(app)
 cli_verify.add_to(app)
 cli_export.add_to(app)
+cli_sql.add_to(app)
 cli_keep.add_to(app)
 
 

@@ -33,8 +33,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a file says at its beginning of what it holds."""
 
     format: int  # version of this format
-    order: str = "commit"  # in which order the events are; each job's in order of version in any case
-    through: str = ""  # cursor of the last event of the log that is in it
+    order: str = "commit"  # or "log", of a log without one order; each job's are in order of version in any case
+    through: str = ""  # cursor of the last event of the log that is in it; "" in the order of the log
     logs: bool = False  # the lines that jobs logged are in it
     kind: str = "export"  # or "capture"
     since: str = ""  # of a capture: jobs at work then or later

@@ -1,7 +1,9 @@
-"""Write all events of a log to a file of CloudEvents lines, in commit order, to be gone on with when it was cut short.
+"""Write all events of a log to a file of CloudEvents lines, in the log's order, to be gone on with when it was cut short.
 
-The first line says up to which event the file goes, fixed when it is begun: what is committed later is not in it. The last line
-counts, and has the root hash; a file without it is not whole. Two exports of the same log are the same bytes. Constant memory.
+The first line says up to which event the file goes, fixed when it is begun: what is committed later is not in it. (A log without
+one order over all jobs has no such place: all that was committed before is in the file, and some of what came meanwhile.) The
+last line counts, and has the root hash; a file without it is not whole. Two exports of one log are the same bytes. Memory is
+constant.
 """
 
 from collections.abc import Callable
@@ -101,7 +103,7 @@ def export(
         strict: refuse events that this version cannot read and chains that do not fit, and leave no half file: it is written
             beside, and renamed when it is whole.
         overwrite: replace a file that is there.
-        on_progress: called with (cursor, cursor of the last event to come).
+        on_progress: called with (events so far, events to come, 0 where nobody knows).
 
     Raises:
         InvalidValue: the file is there; or it cannot be gone on with.
@@ -110,7 +112,9 @@ def export(
         Unavailable, PermissionDenied: what the log says; the file can be gone on with.
         OSError: the file cannot be written; it can be gone on with.
     """
-    begun = Begin(format=cloudevents.FORMAT, through=source.log.last_cursor(), logs=logs)
+    log = source.log
+    through, order = (log.last_cursor(), "commit") if log.ordered else ("", "log")
+    begun = Begin(format=cloudevents.FORMAT, through=through, order=order, logs=logs)
     if resume and strict:
         raise InvalidValue("a strict export is not gone on with: leave out one of the two")
     place = _find_place(path, begun) if resume and path.exists() else _Place(begun)
@@ -131,12 +135,13 @@ def export(
 
 
 def _write(source: Source, path: Path, place: _Place, check: "_Checker | None", on_progress: OnProgress) -> None:
-    totals, last = place.totals, int(place.begin.through or 0)
+    totals, ordered = place.totals, place.begin.order == "commit"
+    last = int(place.begin.through or 0)
     with LineWriter(path, at=place.offset) as file:
         if not place.offset:
             file.write(cloudevents.of_begin(place.begin))
         for record in source.log.scan(place.cursor, batch=BATCH):
-            if int(record.cursor) > last:
+            if ordered and int(record.cursor) > last:
                 break
             if check is not None:
                 check(record)
@@ -146,9 +151,9 @@ def _write(source: Source, path: Path, place: _Place, check: "_Checker | None", 
             if place.begin.logs and record.version == 1:
                 totals.lines += _write_log_lines(source.run_logs, record.job_id, file)
             if not totals.events % BATCH:
-                on_progress(int(record.cursor), last)
+                on_progress(totals.events, last)
         file.write(cloudevents.of_end(totals.end()))
-        on_progress(last, last)
+        on_progress(totals.events, totals.events)
 
 
 def _write_log_lines(table: LogTable, job_id: str, file: LineWriter) -> int:
@@ -194,7 +199,7 @@ def _find_place(path: Path, begun: Begin) -> _Place:
         return _Place(begun)
     if place.begin.kind != "export":
         raise InvalidValue(f"not an export that could be gone on with file={path} kind={place.begin.kind}")
-    if int(place.begin.through or 0) > int(begun.through or 0):
+    if place.begin.order != begun.order or int(place.begin.through or 0) > int(begun.through or 0):
         raise Conflict(f"file is of another log file={path} through={place.begin.through} log={begun.through or 0}")
     return place
 

@@ -82,7 +82,7 @@ class _Restorer:
         self._run_logs = run_logs
         self._report = report
         self._known: LRU[str, _History] = LRU(KEPT_JOBS)
-        self._was_empty = not emitter.log.last_cursor()
+        self._was_empty = next(emitter.log.scan(limit=1), None) is None
         self._refused: set[str] = set()
         self.waiting: set[str] = set()  # jobs whose idempotency key another one holds until later in the file
 

@@ -524,6 +524,26 @@ def interleaved(made: list[list[Event]], rng: random.Random) -> Iterator[list[Ev
         yield [one.pop(0)]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_log_on_blobs_is_moved_there_and_back(jobs: Jobs, other: Jobs, tmp_path: Path, name: str) -> None:
+    """A log without one order over all jobs: the same root, gone on with, and imported again into one that has."""
+    export(jobs, tmp_path / "a.jsonl")
+    with connect("memory://?log=blobs") as bucket:
+        first = take(bucket, tmp_path / "a.jsonl")
+        export(bucket, tmp_path / name, logs=False)
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+        export(bucket, tmp_path / name, logs=False, resume=True)
+        again = take(bucket, tmp_path / name)
+
+    report = take(other, tmp_path / name)
+
+    assert whole == (tmp_path / name).read_bytes()
+    assert (0, 0, 0) == (first.refused, again.refused, again.events)
+    assert (0, first.root) == (report.refused, report.root)
+    assert content(jobs.log) == content(other.log)
+
+
 @pytest.mark.services
 def test_exp_03_over_postgres(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """EXP-03 through Postgres and SQLite, in a process of another time zone."""
