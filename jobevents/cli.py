@@ -175,7 +175,7 @@ def submit(
         decoded: Any = msgspec.json.decode(params)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidValue(f"params are no JSON: {error}; quote them, like '{{\"song\": 7}}'") from error
-    with open_jobs(url, create=True) as jobs:
+    with open_jobs(url, create=True, delivers=True) as jobs:
         wanted = commands.Submission(
             name=name,
             params=decoded,
@@ -258,7 +258,7 @@ def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as
 @app.command()
 def retry(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
     """Queue a failed job for another try."""
-    with open_jobs(url) as jobs:
+    with open_jobs(url, delivers=True) as jobs:
         jobs.retry(job_id, actor=actor, reason=reason)
     console.answer({"job_id": job_id}, f"{job_id}: queued", as_json)
 
@@ -273,7 +273,7 @@ def rerun(
     as_json: AsJson = False,
 ) -> None:
     """Run a finished job again."""
-    with open_jobs(url) as jobs:
+    with open_jobs(url, delivers=True) as jobs:
         queued = jobs.rerun(job_id, as_new=as_new, actor=actor, reason=reason)
     console.answer({"job_id": queued}, f"{queued}: queued", as_json)
 

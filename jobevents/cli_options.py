@@ -31,9 +31,14 @@ AsOf = Annotated[
 JobId = Annotated[str, typer.Argument(help="The job's id.")]
 
 
-def open_jobs(url: str, *, create: bool = False) -> Jobs:
-    """Open the log; only commands that write the first job make a new file, so that a mistyped path shows."""
-    return wiring.connect(url, create=create, actor=_actor())
+def open_jobs(url: str, *, create: bool = False, delivers: bool = False) -> Jobs:
+    """Open the log; only commands that write the first job make a new file, so that a mistyped path shows.
+
+    Args:
+        delivers: have external jobs that begin to wait handed to the task queue that JOBEVENTS_DISPATCH names, if it does.
+    """
+    dispatch = os.environ.get("JOBEVENTS_DISPATCH") if delivers else None
+    return wiring.connect(url, create=create, actor=_actor(), dispatch=dispatch or None)
 
 
 def _actor() -> str:

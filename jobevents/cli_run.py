@@ -87,7 +87,7 @@ def run(
     if level is None:
         raise InvalidValue(f"no such level value={log_level!r}; use debug, info, warning or error")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with open_jobs(url, create=True) as jobs:
+    with open_jobs(url, create=True, delivers=True) as jobs:
         runner = JobRunner(jobs, found, workers=workers, queues=queue, grace_s=grace, logs=logs)  # type: ignore[arg-type]
         console.note(f"{len(found)} kinds of jobs, {workers} workers; Ctrl-C to stop", to_err=True)
         runner.run()

@@ -37,6 +37,7 @@ from jobevents.workers import LEASE_S, Leases
 if TYPE_CHECKING:
     from jobevents.aio import AioJobs
     from jobevents.bus import Bus
+    from jobevents.dispatch import Dispatcher
     from jobevents.registry import Registry
     from jobevents.relay import Relay
 
@@ -87,6 +88,7 @@ class Jobs(Reads, Submits):
         self._closers: list[Callable[[], None]] = []
         self.registry: Registry | None = None
         self.bus: Bus | None = None  # what the events go out by
+        self.dispatcher: Dispatcher | None = None  # what has a task queue of the user's deliver jobs
         self.relay: Relay | None = None  # what sends them there, where the log has one sequence
         self._actor = actor
         self._scrub = scrub or _keep
@@ -214,6 +216,19 @@ class Jobs(Reads, Submits):
             Unavailable, AppendUnknown, PermissionDenied: what the store says.
         """
         return self._reaper.reap()
+
+    def redispatch(self) -> int:
+        """Hand to the user's task queue what is due and was never started, now: what one process at a time does by itself.
+
+        Returns how many jobs.
+
+        Raises:
+            Misconfigured: these jobs were opened without `dispatch=`.
+            Unavailable, PermissionDenied: what the store says; whatever the task queue does.
+        """
+        if self.dispatcher is None:
+            raise Misconfigured("nothing was said of who delivers: give connect a dispatch=")
+        return self.dispatcher.sweep()
 
     def workers(self) -> list[WorkerSeen]:
         """Return all workers, the living first, each with the running jobs that it holds."""

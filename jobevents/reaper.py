@@ -1,7 +1,6 @@
 """The reaper: gives the jobs of dead workers back, so that none stays `running` for ever."""
 
 import logging
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -9,16 +8,16 @@ from functools import partial
 import msgspec
 
 from jobevents.blobs import Blobs
+from jobevents.duty import Duty
 from jobevents.emit import By, Draft, Emitter
 from jobevents.errors import AppendUnknown, JobEventsError, PermissionDenied, Unavailable
 from jobevents.events import JobCanceled, JobFailed, JobRequeued
 from jobevents.job import CANCELED, FAILED, QUEUED, RUNNING, Job
-from jobevents.lease import RoleLease
 from jobevents.presence import Presence
 from jobevents.pulse import Pulse
 from jobevents.store import Held, RunTable
 from jobevents.telemetry import Counts
-from jobevents.workers import Leases, new_identity
+from jobevents.workers import Leases
 
 ACTOR = "reaper"
 ROLE = "reaper"  # name of the lease by which one process at a time does it
@@ -64,11 +63,15 @@ class Reaper:
         self._runs = runs
         self._presence = presence
         self._counts = counts
-        self._blobs = blobs
-        self._prefix = prefix
-        self._roles: dict[int, RoleLease] = {}  # by process id: a forked child asks for the role itself
+        self._duty = Duty(
+            ROLE,
+            interval_s=presence.lease_s / 2,
+            blobs=blobs,
+            prefix=prefix,
+            counts=counts,
+            monotonic=presence.monotonic,
+        )
         self._aside: set[str] = set()  # set aside in the last pass, and logged
-        self._is_failing = False
 
     def reap(self) -> Reaped:
         """Give back every running job whose worker is dead or whose deadline has passed; see `_decide` for what it becomes.
@@ -93,54 +96,17 @@ class Reaper:
         done.leases_dropped = self._drop_dead()
         return done
 
-    def beat(self) -> float:
-        """Make a pass if this process has the role, and return the seconds until the next."""
-        try:
-            if self._has_role():
-                self.reap()
-            self._is_failing = False
-        except Exception as error:  # noqa: BLE001  # the next pass does what this one could not
-            self._counts.add("reaper_passes_failed")
-            if not self._is_failing:
-                self._is_failing = True
-                logger.warning("pass over running jobs failed, the next tries again error=%s", error)
-        return self._interval_s
-
     def pulse(self) -> Pulse:
         """Return a thread that makes the passes, not started yet."""
-        return Pulse("jobevents-reaper", self.beat, self._interval_s)
+        return Pulse("jobevents-reaper", self.beat, self._duty.interval_s)
+
+    def beat(self) -> float:
+        """Make a pass if this process has the role, and return the seconds until the next."""
+        return self._duty.beat(self.reap)
 
     def resign(self) -> None:
         """Let another process have the role at once."""
-        role = self._roles.pop(os.getpid(), None)
-        try:
-            if role is not None:
-                role.release()
-        except JobEventsError as error:
-            logger.info("role was not given up, it runs out role=%s error=%s", ROLE, error)
-
-    @property
-    def _interval_s(self) -> float:
-        return self._presence.lease_s / 2
-
-    def _has_role(self) -> bool:
-        """Take the role or keep it; where that cannot be found out, go on: two at once only cost more."""
-        pid = os.getpid()
-        if pid not in self._roles:
-            ttl_s = 2 * self._interval_s  # two passes: the next holder is there within a lease after the last one died
-            self._roles[pid] = RoleLease(
-                self._blobs,
-                ROLE,
-                new_identity(ROLE),
-                ttl_s=ttl_s,
-                prefix=self._prefix,
-                monotonic=self._presence.monotonic,
-            )
-        try:
-            return self._roles[pid].hold()
-        except JobEventsError:
-            self._counts.add("reaper_role_unknown")
-            return True
+        self._duty.resign()
 
     def _give_back(self, held: Held, why: str, done: Reaped, aside: set[str]) -> None:
         try:

@@ -107,6 +107,13 @@ class Held(NamedTuple):
     is_overdue: bool  # its deadline has passed
 
 
+class Undelivered(NamedTuple):
+    """A job that may wait for a task queue of the user's: what a dispatcher looks at."""
+
+    job_id: str
+    due: datetime | None  # when it may be started; None: see its log
+
+
 class RunTable(Protocol):
     """The rows, one for each job that is not deleted, as of the last committed event. Each call is one read."""
 
@@ -128,6 +135,13 @@ class RunTable(Protocol):
 
     def running(self, *, after: str, limit: int, now: datetime) -> Sequence[Held]:
         """Return the next running jobs of all kinds, by id, after the id `after`; reads nothing that could be undecodable."""
+        ...
+
+    def undelivered(self, *, after: str, limit: int, due: datetime) -> Sequence[Undelivered]:
+        """Return the next queued external jobs that are due by then, by id, after the id `after`.
+
+        A log without rows may give others, too: whoever dispatches looks at each.
+        """
         ...
 
 

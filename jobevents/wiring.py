@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from jobevents import boundary, wiring_bus
+from jobevents import boundary, wiring_bus, wiring_dispatch
 from jobevents.blobs import Blobs, MemoryBlobs
 from jobevents.errors import Misconfigured
 from jobevents.opening import POSTGRES, extra, no_more, open_files, open_gcs, open_log
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jobevents.attempt import OnUnreadable
     from jobevents.bus import Bus
     from jobevents.jobs import Jobs
+    from jobevents.tasks import Dispatch
     from projections.positions import Positions
     from projections.projector import Follower, Projector
     from projections.rebuild import Builder, Rebuilt
@@ -39,6 +40,7 @@ def connect(
     schema: str = "",
     poll_interval_s: float = 0,
     on_unreadable: "OnUnreadable | None" = None,
+    dispatch: "Dispatch | str | None" = None,
     adopt_deletes: bool = False,
     lease_s: float = LEASE_S,
     claim_s: float = LEASE_S,
@@ -63,6 +65,9 @@ def connect(
         schema: of a Postgres database, where the tables are; default `public`, or `?schema=` of the URL.
         poll_interval_s: how late a commit is seen at most when word of it was lost; default 1 s.
         on_unreadable: what an attempt does when the log cannot be read: "raise" (default) or "run".
+        dispatch: called with each external job that begins to wait, a `tasks.Task`, to have a task queue of yours deliver
+            it; also again with what was lost. Or the URL of such a queue: `cloudtasks://projects/p/locations/l/queues/q?url=
+            https://host&service_account=email`.
         adopt_deletes: a status that somebody removed by hand is a deleted job, instead of one to be written again.
         lease_s: seconds after which a worker that gives no sign is dead, and its jobs are lost; 0.1 s to a day.
         claim_s: seconds after which a run that a worker reserved and never began is handed out again.
@@ -109,6 +114,8 @@ def connect(
         _write_statuses_inline(jobs, store, prefix)
     if bus or topic:
         wiring_bus.publish(jobs, bus or topic)
+    if dispatch is not None:
+        wiring_dispatch.attach(jobs, dispatch)
     return jobs
 
 

@@ -21,7 +21,7 @@ from jobevents.backends.sql import page_of
 from jobevents.boundary import check_instant
 from jobevents.ids import NoTimestamp, created_at, sort_key
 from jobevents.job import CANCELED, DELETED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED, Job
-from jobevents.store import Cutoff, Held, JobRun, RunFilter, RunPage
+from jobevents.store import Cutoff, Held, JobRun, RunFilter, RunPage, Undelivered
 
 STATES = (QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELED, SKIPPED)
 FINISHED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
@@ -85,6 +85,7 @@ class BlobRuns:
         self._monotonic = monotonic
         self._seen: LRU[str, _Seen] = LRU(HELD)
         self._pass = _Pass()
+        self._queued = _Pass()
 
     def get(self, job_id: str) -> JobRun | None:
         """Return the row: what the log has now."""
@@ -133,6 +134,11 @@ class BlobRuns:
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def undelivered(self, *, after: str, limit: int, due: datetime) -> Sequence[Undelivered]:
+        """Return the next queued jobs by id, not read: the index once a pass, each job by whoever dispatches."""
+        ids = self._queued.after(after, lambda: _all_ids(self._index, QUEUED))
+        return [Undelivered(job_id, None) for job_id in ids[:limit]]
 
     def _see(self, job_id: str) -> _Seen:
         seen = self._seen.get(job_id)

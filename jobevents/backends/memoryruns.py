@@ -11,9 +11,9 @@ from jobevents.backends.sql import page_of
 from jobevents.boundary import check_instant
 from jobevents.errors import Busy, KeyTaken
 from jobevents.ids import sort_key
-from jobevents.job import DELETED, RUNNING, Job
+from jobevents.job import DELETED, QUEUED, RUNNING, Job, due_at
 from jobevents.limits import Limit
-from jobevents.store import Cutoff, Held, JobLog, JobRun, RunFilter, RunPage, is_overdue, run_of
+from jobevents.store import Cutoff, Held, JobLog, JobRun, RunFilter, RunPage, Undelivered, is_overdue, run_of
 
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
@@ -140,6 +140,17 @@ class MemoryRuns:
             later = (job for job in self._running.values() if job.job_id > after)
             found = heapq.nsmallest(limit, later, key=lambda job: job.job_id)
         return [Held(job.job_id, job.worker, job.start, is_overdue(job, now)) for job in found]
+
+    def undelivered(self, *, after: str, limit: int, due: datetime) -> Sequence[Undelivered]:
+        """Return the next queued external jobs that are due, by id: looks at every job."""
+        with self._lock:
+            waiting = (
+                job
+                for job in self._jobs.values()
+                if job.external and job.state == QUEUED and job.job_id > after and due_at(job) <= due
+            )
+            found = heapq.nsmallest(limit, waiting, key=lambda job: job.job_id)
+        return [Undelivered(job.job_id, due_at(job)) for job in found]
 
 
 class MemoryRunLogs:

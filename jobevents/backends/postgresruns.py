@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from psycopg import Cursor
 
-from jobevents.backends import postgresclaims
+from jobevents.backends import postgresclaims, sqlexternal
 from jobevents.backends.postgresdb import BEGIN, PostgresDatabase, Row, Session
-from jobevents.backends.postgresschema import EVENTS
+from jobevents.backends.postgresschema import EVENTS, EXTERNAL
 from jobevents.backends.postgreswriter import Statement
 from jobevents.backends.sql import (
     LOG_COLUMNS,
@@ -18,6 +18,7 @@ from jobevents.backends.sql import (
     Kind,
     Statements,
     Tables,
+    instant,
     log_from,
     log_row,
     page_of,
@@ -28,7 +29,7 @@ from jobevents.backends.sql import (
 from jobevents.errors import Busy, InvalidValue, KeyTaken
 from jobevents.job import DELETED, RUNNING, Job
 from jobevents.limits import Limit
-from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage
+from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, Undelivered
 
 MARK: Final = "%s"
 _MOST: Final = 2**63 - 1
@@ -42,6 +43,7 @@ class PostgresRuns:
     def __init__(self, database: PostgresDatabase, tables: Tables) -> None:
         self._database = database
         self._sql = Statements(tables, EVENTS, MARK)
+        self._undelivered = sqlexternal.undelivered(tables, EXTERNAL, MARK)
         self.key_index = f"{tables.runs}_key"
 
     def checks(self, limits: Sequence[Limit], jobs: Sequence[Job]) -> Iterator[Statement]:
@@ -121,6 +123,11 @@ class PostgresRuns:
         """Return the next running jobs by id, by the index on their state."""
         rows = self._database.query(self._sql.running, (time_text(now), after, limit))
         return [Held(*row) for row in rows]
+
+    def undelivered(self, *, after: str, limit: int, due: datetime) -> Sequence[Undelivered]:
+        """Return the next queued external jobs that are due, by the index over these alone."""
+        rows = self._database.query(self._undelivered, (after, time_text(due), limit))
+        return [Undelivered(job_id, instant(when)) for job_id, when in rows]
 
 
 class PostgresRunLogs:

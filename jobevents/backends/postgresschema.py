@@ -15,6 +15,7 @@ from jobevents.backends import (
     postgresleases,
     postgrespauses,
     sqlcensus,
+    sqlexternal,
 )
 from jobevents.backends.postgresdb import PostgresDatabase, Session
 from jobevents.backends.postgresurl import where
@@ -24,6 +25,7 @@ from jobevents.errors import Misconfigured
 EVENTS: Final = "job_events"
 TRACKING: Final = "job_tracking"
 SCHEMA: Final = "job_schema"
+EXTERNAL: Final = '"external"'
 
 _TEXT = 'text COLLATE "C"'  # by byte order, as everywhere else
 # json, not jsonb: that one refuses U+0000, and neither keeps the order of keys nor the spelling of numbers
@@ -70,6 +72,7 @@ MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {
     2: _with_claims,
     3: _with_inbox,
     4: sqlcensus.index_ddl,
+    5: lambda tables: [sqlexternal.index_ddl(tables, EXTERNAL)],
 }
 """Schema version -> the statements that lead to it from the one before."""
 

@@ -4,14 +4,15 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from jobevents.backends.sql import Statements, Tables, log_from, log_row, page_of, row_of, run_from, time_text
+from jobevents.backends import sqlexternal
+from jobevents.backends.sql import Statements, Tables, instant, log_from, log_row, page_of, row_of, run_from, time_text
 from jobevents.backends.sqlclaims import ClaimStatements
 from jobevents.backends.sqlitefile import SqliteFile
-from jobevents.backends.sqliteschema import EVENTS
+from jobevents.backends.sqliteschema import EVENTS, EXTERNAL
 from jobevents.errors import Busy, InvalidValue, KeyTaken
 from jobevents.job import DELETED, RUNNING, Job
 from jobevents.limits import Limit
-from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage
+from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, Undelivered
 
 
 class SqliteRuns:
@@ -20,6 +21,7 @@ class SqliteRuns:
     def __init__(self, file: SqliteFile, tables: Tables) -> None:
         self._file = file
         self._sql = Statements(tables, EVENTS)
+        self._undelivered = sqlexternal.undelivered(tables, EXTERNAL, indexed=True)
         self._claims = ClaimStatements()
 
     def check_limits(self, cursor: sqlite3.Cursor, limits: Sequence[Limit], rows: Sequence[Job]) -> None:
@@ -90,6 +92,11 @@ class SqliteRuns:
         """Return the next running jobs by id, by the index on their state."""
         rows = self._file.query(self._sql.running, (time_text(now), after, limit))
         return [Held(job_id, worker, start, bool(overdue)) for job_id, worker, start, overdue in rows]
+
+    def undelivered(self, *, after: str, limit: int, due: datetime) -> Sequence[Undelivered]:
+        """Return the next queued external jobs that are due, by the index over these alone."""
+        rows = self._file.query(self._undelivered, (after, time_text(due), limit))
+        return [Undelivered(job_id, instant(when)) for job_id, when in rows]
 
 
 class SqliteRunLogs:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jobevents.backends import sqlcensus, sqliteclaims, sqliteinbox, sqliteleases, sqlitepauses
+from jobevents.backends import sqlcensus, sqlexternal, sqliteclaims, sqliteinbox, sqliteleases, sqlitepauses
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, real_path
@@ -17,6 +17,7 @@ from jobevents.errors import Misconfigured
 EVENTS: Final = "job_events"
 TRACKING: Final = "job_tracking"
 SCHEMA: Final = "job_schema"
+EXTERNAL: Final = '"external" = 1'
 
 _TYPES = {"text": "TEXT", "int": "INTEGER", "number": "NUMERIC", "bool": "INTEGER", "time": "TEXT", "json": "TEXT"}
 
@@ -58,6 +59,7 @@ MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {
     3: _with_claims,
     4: _with_inbox,
     5: sqlcensus.index_ddl,
+    6: lambda tables: [sqlexternal.index_ddl(tables, EXTERNAL)],
 }
 """Schema version -> the statements that lead to it from the one before."""
 
