@@ -11,7 +11,7 @@ Leaving the block records the outcome: JobSucceeded, or by exception JobFailed, 
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -32,13 +32,7 @@ from jobevents.errors import (
     PermissionDenied,
     Unavailable,
 )
-from jobevents.events import (
-    JobAnnotated,
-    JobCanceled,
-    JobProgressed,
-    JobStarted,
-    TransitionRefused,
-)
+from jobevents.events import JobAnnotated, JobCanceled, JobProgressed, JobStarted, TransitionRefused
 from jobevents.guard import Pace, Terms, Worker, grant
 from jobevents.job import RUNNING, Job, allowed
 from jobevents.joblogs import LineBuffer
@@ -96,6 +90,7 @@ class Attempt:
         self._timer: threading.Timer | None = None
         self._ticks = 0  # of the timer since the last progress was recorded
         self._lines = LineBuffer(worker.logs)
+        self.tail: Callable[[], Sequence[str]] = tuple  # the last lines of its log, for the record of a failure
 
     @property
     def params(self) -> Any:
@@ -166,6 +161,7 @@ class Attempt:
             counts=worker.counts,
             now=worker.emitter.clock(),
             retry_in_s=self._next_try_in_s() if error is not None else None,
+            tail=self.tail() if error is not None else (),
         )
         self._leave(outcome)
 

@@ -101,6 +101,7 @@ class JobFailed(Event, frozen=True, kw_only=True):
     retry_at: Instant | None = None  # when the next try is due; None: it stays failed
     kind: str = ""  # class name of the exception
     traceback: str = ""  # start and end of the traceback
+    tail: tuple[str, ...] = ()  # the last lines of the attempt's log, also of what was not kept there
 
 
 class JobRequeued(Event, frozen=True, kw_only=True):

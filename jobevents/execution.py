@@ -266,6 +266,7 @@ class Executor:
         attempt, why = execution.attempt, execution.why
         self._on_end(execution)
         execution.log.finish(attempt.log, failed=error is not None)
+        attempt.tail = execution.log.tail
         meant = error
         if error is not None and not isinstance(error, Abandon | Snooze) and why is not None:
             meant = _as_asked(execution, error)

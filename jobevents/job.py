@@ -281,6 +281,8 @@ def _say_error(job: Job, error: str, kind: str) -> None:
 def _succeeded(job: Job, event: JobSucceeded) -> None:
     _finish(job, SUCCEEDED, event)
     job.tries, job.result = job.attempt, event.result
+    if job.progress == 0:
+        job.progress = 100  # behaviour M7
     _say_error(job, "", "")
 
 
@@ -291,6 +293,8 @@ def _failed(job: Job, event: JobFailed) -> None:
     else:
         _wait(job, event.retry_at)
     _say_error(job, event.error, event.kind)
+    if event.tail:
+        job.run_error = RunError(code=event.kind, message=event.error, tail=list(event.tail))
 
 
 def _wait(job: Job, due: datetime) -> None:
@@ -331,7 +335,9 @@ def _canceled(job: Job, event: JobCanceled) -> None:
 
 def _skipped(job: Job, event: JobSkipped) -> None:
     _finish(job, SKIPPED, event)
-    _say_error(job, event.reason, job.error_kind)
+    _say_error(job, event.reason, "SKIPPED")  # behaviour M8
+    if not event.reason:
+        job.run_error = RunError(code="SKIPPED", message="")
 
 
 def _refused(job: Job, event: TransitionRefused) -> None:

@@ -1,6 +1,7 @@
 """How an attempt ends, as the event that says so: whatever is raised or returned, there is one that can be stored."""
 
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -37,11 +38,13 @@ def outcome_of(
     counts: Counts,
     now: datetime,
     retry_in_s: float | None = None,
+    tail: Sequence[str] = (),
 ) -> Outcome:
     """Return what leaving an attempt's block means; never raises, so that the end of a job is always recorded.
 
     Args:
         retry_in_s: seconds before the next try of what failed, unless it is to be abandoned; None: it stays failed.
+        tail: the last lines of the attempt's log, kept with a failure.
     """
     match error:
         case None:
@@ -60,6 +63,7 @@ def outcome_of(
                 error=text,
                 kind=boundary.clean_text(type(error).__name__, boundary.NAME_LIMIT),
                 traceback=_text(_lines_of(error), error, boundary.TRACEBACK_LIMIT, scrub, counts),
+                tail=_storable_tail(tail, scrub, counts),
             )
             detail = boundary.clean_text(text, boundary.TITLE_LIMIT)
             if retry_in_s is None or _is_abandoned(error):
@@ -108,6 +112,23 @@ def _text(text: str, error: BaseException, limit: int, scrub: boundary.Scrub, co
     except InvalidValue:
         counts.add("scrubs_failed")
         return boundary.clean_text(type(error).__name__, limit)
+
+
+def _storable_tail(lines: Sequence[str], scrub: boundary.Scrub, counts: Counts) -> tuple[str, ...]:
+    """Return the last of these lines, as many as fit; none from one on that scrub fails at."""
+    kept: list[str] = []
+    left = boundary.ERROR_LIMIT
+    for line in reversed(lines):
+        try:
+            text = boundary.clean_text(scrubbed(line, scrub), boundary.TITLE_LIMIT)
+        except InvalidValue:
+            counts.add("scrubs_failed")
+            break
+        left -= len(text.encode())
+        if left < 0:
+            break
+        kept.append(text)
+    return tuple(reversed(kept))
 
 
 def _lines_of(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,9 +11,12 @@ from typing import Any, Literal, Protocol
 # behaviour M3
 LINES_LIMIT = 1000  # lines of an attempt
 SIZE_LIMIT = 256 * 1024  # characters of an attempt's lines
+TAIL_LINES = 50  # of them, kept with the error
 
 LogPolicy = Literal["off", "failure", "always"]
 
+_LONGEST = 1025  # characters of a line in the tail: one more than `outcomes` keeps, so that a cut shows
+_TAKEN = "_jobevents"  # what a record says when one of our handlers has taken it
 _OURS = "jobevents"  # our own records are about the recording of lines, among others
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"), (logging.INFO, "info"))
 
@@ -29,6 +33,7 @@ class RunLog:
         self._write = write
         self.policy = policy
         self._held: list[tuple[str, str, dict[str, Any]]] = []
+        self._tail: deque[tuple[str, str]] = deque(maxlen=TAIL_LINES)
         self._lines = self._size = self._dropped = 0
         self._lock = threading.Lock()
 
@@ -45,7 +50,16 @@ class RunLog:
 
     def line(self, message: str, level: str, attrs: dict[str, Any]) -> Any:  # Any: what `write` returns
         """Take a line that the handler wrote; None when it was dropped."""
+        self._tail.append((level, message[:_LONGEST]))
         return self._write(message, level=level, **attrs) if self._fits(message) else None
+
+    def remember(self, message: str, level: str) -> None:
+        """Take a record for the tail alone."""
+        self._tail.append((level, message[:_LONGEST]))
+
+    def tail(self) -> list[str]:
+        """Return the last lines and records, whatever became of them otherwise: what is kept with an error (behaviour M13)."""
+        return [f"{level}: {message}" for level, message in list(self._tail)]
 
     def record(self, message: str, level: str, attrs: dict[str, Any]) -> None:
         """Take a captured record."""
@@ -83,14 +97,22 @@ class RunLogHandler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record, unless it is another run's or our own."""
+        """Take a record, once, unless it is another run's or our own; what nobody asked for goes to the tail alone."""
         log = _current.get()
-        is_asked = self._log is log if self._log else log is not None and log.policy != "off"
-        if log is None or not is_asked or record.name.split(".", 1)[0] == _OURS:
+        if log is None or (self._log or log) is not log or record.name.split(".", 1)[0] == _OURS:
             return
+        is_asked = self._log is log or log.policy != "off"
+        before = record.__dict__.get(_TAKEN, "")
+        if before == "written" or (before and not is_asked):
+            return
+        record.__dict__[_TAKEN] = "written" if is_asked else "remembered"
         try:
             level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
-            log.record(self.format(record), level, {"logger": record.name})
+            message = self.format(record)
+            if not before:
+                log.remember(message, level)
+            if is_asked:
+                log.record(message, level, {"logger": record.name})
         except Exception:  # noqa: BLE001  # as every handler of logging: the work goes on
             self.handleError(record)
 

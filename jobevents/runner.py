@@ -117,7 +117,7 @@ class JobRunner:
         self._threads: list[threading.Thread] = []
         self._pulses: list[Pulse] = []
         self._signals = 0
-        self._records = RunLogHandler() if {logs, *(one.logs for one in registry)} & {"failure", "always"} else None
+        self._records = RunLogHandler()
         self._mirror = None if store is None or store is jobs.store else StoreMirror(jobs, store)
         self._ticker = Ticker(jobs, registry)
         self._feed = None if self._queue.shares_store else QueueFeed(jobs, self._queue)
@@ -157,8 +157,7 @@ class JobRunner:
 
     def _start(self) -> None:
         self._jobs.presence.vouch(self._worker)  # from now on we live, and give back the jobs of those who do not
-        if self._records is not None:
-            logging.getLogger().addHandler(self._records)
+        logging.getLogger().addHandler(self._records)
         if self._feed is not None:
             self._pulses.append(Pulse("jobevents-feed", self._feed.sweep, self._feed.sweep()))
         if self._ticker.is_needed:
@@ -200,8 +199,7 @@ class JobRunner:
         for thread in self._threads:
             thread.join(STOP_GRACE_S + RESERVE_S)
         self._executor.leave_loop()
-        if self._records is not None:
-            logging.getLogger().removeHandler(self._records)
+        logging.getLogger().removeHandler(self._records)
         self._ended.set()
 
     def hurry(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from jobevents.assertions import RunError as RunError  # part of a run
 from jobevents.boundary import check_instant
 from jobevents.errors import InvalidValue
-from jobevents.job import FINAL, QUEUED, RUNNING, Job, due_at
+from jobevents.job import FINAL, QUEUED, RUNNING, SUCCEEDED, Job, due_at
 from jobevents.times import to_datetime
 
 NEVER = datetime(1, 1, 1, tzinfo=UTC)  # what a record says where there is no time (behaviour S5)
@@ -297,7 +297,7 @@ def run_of(job: Job) -> JobRun:
         started_at=_utc(job.started_at),
         finished_at=_utc(job.finished_at),
         duration_ms=duration_ms(job),
-        progress=job.progress or 0,
+        progress=progress_of(job),
         progress_message=job.progress_message,
         result=job.result,
         error=error_of(job),
@@ -326,8 +326,15 @@ def current_attempt(job: Job) -> int:
 
 
 def error_of(job: Job) -> RunError | None:
-    """Return why the last attempt failed; None when it did not."""
+    """Return why the last attempt failed, or the job was passed over; None when it was not."""
     return job.run_error or (RunError(code=job.error_kind, message=job.error) if job.error else None)
+
+
+def progress_of(job: Job) -> int | float:
+    """Return how far the job is, 0 to 100; one that succeeded without a word about it is done (behaviour M7)."""
+    if job.progress is not None:
+        return job.progress
+    return 100 if job.state == SUCCEEDED else 0
 
 
 def duration_ms(job: Job) -> int:

@@ -86,6 +86,7 @@ EXPECTED: dict[str, Event] = {
     "JobFailed.full": JobFailed(
         **FULL, error="no disk", start=2, retry_at=LATER, kind="OSError", traceback="Traceback …"
     ),
+    "JobFailed.tail": JobFailed(**LEAST, error="no disk", kind="OSError", tail=("info: mixing", "error: ü")),
     "JobFailed.least": JobFailed(**LEAST, error="no disk"),
     "JobRequeued.full": JobRequeued(**FULL, cause="snooze", start=2, scheduled_at=LATER),
     "JobRequeued.least": JobRequeued(**LEAST, cause="retry"),
@@ -147,7 +148,7 @@ EXPECTED: dict[str, Event] = {
 }
 
 # The fields that came after a full file was released, and the file that shows them.
-ADDED: dict[str, tuple[str, ...]] = {"JobRecorded.full": ("JobRecorded.run",)}
+ADDED: dict[str, tuple[str, ...]] = {"JobRecorded.full": ("JobRecorded.run",), "JobFailed.full": ("JobFailed.tail",)}
 
 BODY = b'{"type":"JobQueued","job_id":"j","version":1,"id":"x","at":"2026-08-01T12:00:00Z","name":"n"%s}'
 
@@ -197,7 +198,8 @@ def test_a_full_golden_event_leaves_no_field_at_its_default(name: str) -> None:
     unset = [
         field.name
         for field in msgspec.structs.fields(events[0])
-        if field.name != "chain" and all(getattr(one, field.name) in (field.default, "", None, {}, 0) for one in events)
+        if field.name != "chain"
+        and all(getattr(one, field.name) in (field.default, "", None, {}, (), 0) for one in events)
     ]
 
     assert [] == unset

@@ -14,7 +14,7 @@ from jobevents.events import JobRequeued, JobSkipped, JobStarted
 from jobevents.jobs import Jobs
 from jobevents.queue import MemoryQueue, Reservation
 from jobevents.registry import Registry
-from jobevents.store import JobRun
+from jobevents.store import JobRun, RunError
 from jobevents.wiring import connect
 from tests.listqueue import ListQueue
 from tests.runners import PATIENCE_S, Gate, Runners
@@ -94,6 +94,8 @@ def test_a_busy_job_may_be_skipped(runners: Runners, gate: Gate) -> None:
     assert ("skipped", 0) == (job.state, job.starts)
     [skipped] = [event for event in runners.jobs.history(job_id) if isinstance(event, JobSkipped)]
     assert ("runner", True) == (skipped.actor, "job_name=render most=1" in skipped.reason)
+    run = runners.jobs.store.get(job_id)
+    assert RunError(code="SKIPPED", message=skipped.reason) == run.error
 
 
 def test_a_busy_job_may_take_the_place_of_another(runners: Runners, gate: Gate, swift: None) -> None:

@@ -27,6 +27,7 @@ from jobevents.store import (
     current_attempt,
     duration_ms,
     error_of,
+    progress_of,
     updated_at,
 )
 from jobevents.times import is_normal
@@ -288,7 +289,7 @@ def row_of(job: Job) -> Row:
         None if started is None else time_text(started),
         None if finished is None else time_text(finished),
         duration_ms(job),
-        job.progress or 0,
+        progress_of(job),
         job.progress_message,
         None if job.result is None else _json(job.result),
         None if error is None else _json(error),

@@ -61,7 +61,9 @@ def one_of_each(job_id: str) -> list[Event]:
         JobProgressed(**common(3), start=2, percent=12.5, message="mixing"),
         JobAnnotated(**common(4), start=2, command="mix", title="T", fields={"a": 1, "b": 1.5, "c": False, "d": None}),
         JobSucceeded(**common(5), start=2, result=["gs://bucket/a.wav", {"seconds": 181}]),
-        JobFailed(**common(6), error="no space", start=2, retry_at=_LATER, kind="OSError", traceback="line 1"),
+        JobFailed(
+            **common(6), error="no space", start=2, retry_at=_LATER, kind="OSError", traceback="line 1", tail=("a", "b")
+        ),
         JobRequeued(**common(7), cause="snooze", start=2, scheduled_at=_LATER),
         CancelRequested(**common(8)),
         JobCanceled(**common(9), start=2),

@@ -242,7 +242,12 @@ def _details(cls: type[Event]) -> st.SearchStrategy[dict[str, Any]]:
         JobProgressed: {"percent": st.integers(0, 100) | st.floats(0, 100), "message": texts()},
         JobAnnotated: {"title": texts(), "command": texts(12), "fields": fields()},
         JobSucceeded: {"result": json_values()},
-        JobFailed: {"error": texts(), "kind": texts(12), "traceback": texts()},
+        JobFailed: {
+            "error": texts(),
+            "kind": texts(12),
+            "traceback": texts(),
+            "tail": st.lists(texts(12), max_size=3).map(tuple),
+        },
         JobRequeued: {"scheduled_at": when},
         TransitionRefused: {"tried": st.sampled_from(sorted(EVENT_TYPES)), "state": states(), "detail": texts()},
         JobRecorded: {"state": states(), "changes": flat, "run": st.none() | run_changes()},
