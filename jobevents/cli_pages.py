@@ -126,7 +126,7 @@ def _page_as_of(
 
     moment = asof.parse(as_of, jobs.emitter.clock())
     with console.progress() as bar:
-        reading = bar.add_task("reading the log", total=int(jobs.log.last_cursor() or 0))
+        reading = bar.add_task("reading the log", total=0)
         return asof.page(
             jobs,
             moment,

@@ -62,10 +62,9 @@ class RowCheck:
 
     is_view = True
 
-    def __init__(self, jobs: Jobs, bulk: Bulk) -> None:
+    def __init__(self, jobs: Jobs) -> None:
         self.checked = Checked("rows", "rows")
         self._jobs = jobs
-        self._bulk = bulk
 
     def begin(self, ledger: Ledger) -> None:
         """Nothing is needed."""

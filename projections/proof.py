@@ -68,7 +68,7 @@ def prove(records: Sequence[Record], floor: int = 0) -> Proof:
 
     Args:
         records: 1..n, of one job, by version; of a slot that holds several, all of them.
-        floor: events up to this version were erased, and may be missing.
+        floor: events of lower versions were erased, and may be missing.
     """
     look = _Look(records, floor)
     look.slots()
@@ -83,7 +83,7 @@ class _Look:
 
     def __init__(self, records: Sequence[Record], floor: int) -> None:
         self.proof = Proof(records[0].job_id, records, [], None)
-        self._floor = floor
+        self._erased = max(floor - 1, 0)  # the last version that may be missing
         self._records = {record.version: record for record in reversed(records)}  # of a slot, the first committed
         self._events: dict[int, Event] = {}  # by slot, as far as they can be decoded
         self._spoilt: set[int] = set()  # slots of which something was said, so that what follows from it need not be
@@ -100,7 +100,7 @@ class _Look:
                 self._say(
                     "duplicated" if same else "forked", version, f"#{version} is there {len(several)} times: {what}"
                 )
-        first, last = self._floor + 1, max(seen)
+        first, last = self._erased + 1, max(seen)
         for low, high in _ranges([version for version in range(first, last) if version not in seen]):
             which = f"#{low} is missing" if low == high else f"#{low} to #{high} are missing"
             self._say("missing", low, f"{which}; the history goes on to #{last}")
@@ -146,7 +146,7 @@ class _Look:
             if version in self._spoilt or version - 1 in self._spoilt:
                 continue
             before = self._records.get(version - 1)
-            if before is None and version > 1:  # after the floor: erased
+            if before is None and version > 1:  # erased
                 continue
             body, chain = codec.unseal(record.data)
             if codec.link(chain_of(before) if before else codec.NO_CHAIN, body) == chain:
@@ -157,7 +157,7 @@ class _Look:
     def fold(self) -> None:
         """Fold what can be folded, from the beginning on."""
         proof, last = self.proof, self.proof.version
-        if self._floor and last in self._events and isinstance(self._events[last], JobDeleted):
+        if self._erased and last in self._events and isinstance(self._events[last], JobDeleted):
             proof.job = Job(job_id=proof.job_id, version=last, chain=proof.chain, state=DELETED)
             return
         while (event := self._events.get(len(proof.events) + 1)) is not None:

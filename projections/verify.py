@@ -7,6 +7,7 @@ system may go on meanwhile: what a view has not yet is looked at again in the en
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -26,8 +27,14 @@ BATCH = 2000  # events looked at together, of whole jobs
 KEPT = 1000  # flaws of one check that are named; the rest is counted
 LOOKS = 3  # at a job that may have gone on meanwhile
 
-Floors = Callable[[str], int]
-"""Job id -> version up to which its events were erased; asked only of a history that does not begin at 1."""
+
+@runtime_checkable
+class Floors(Protocol):
+    """What was erased of jobs; asked only of a history that does not begin at 1."""
+
+    def get(self, job_id: str) -> int:
+        """Return the version below which all of a job's events were erased; 0 for none."""
+        ...
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -65,7 +72,7 @@ def verify(
     only: Collection[str] = (),
     sample: int = 0,
     known: Root | None = None,
-    floors: Floors = lambda _: 0,
+    floors: Floors | None = None,
     others: Sequence[Check] = (),
     on_progress: Callable[[int, int], None] = lambda _, __: None,
     threads: int = THREADS,
@@ -79,7 +86,7 @@ def verify(
         only: these jobs alone. sample: so many jobs, picked at random, alone. With either there is no root, and nothing is
             said of ids that repeat or of what the log does not know.
         known: an older root, to be found again at its place in the log.
-        floors: what was erased of which job.
+        floors: what was erased of which job; by default, what the log's recorder knows of it.
         others: more to hold against the log, such as an archive of it.
         on_progress: called with (events proved, events in the log or in what was picked).
         threads: reads of statuses under way at once.
@@ -105,7 +112,14 @@ class _Run:
     """One verification under way."""
 
     def __init__(
-        self, jobs: Jobs, ledger: Ledger, bulk: Bulk, *, known: Root | None, floors: Floors, others: Sequence[Check]
+        self,
+        jobs: Jobs,
+        ledger: Ledger,
+        bulk: Bulk,
+        *,
+        known: Root | None,
+        floors: Floors | None,
+        others: Sequence[Check],
     ) -> None:
         recorder = jobs.log.recorder
         is_followed = jobs.log.ordered and isinstance(recorder, Tracker)
@@ -113,11 +127,13 @@ class _Run:
         self._index = IndexCheck(jobs.log, jobs.blobs, jobs.prefix)
         stored = TrackedPositions(recorder).stored("status") if is_followed and isinstance(recorder, Tracker) else None
         status = StatusCheck(jobs.log, jobs.blobs, jobs.prefix, stored, bulk)
-        self._checks: list[Check] = [RowCheck(jobs, bulk), status, self._index, *others]
+        rows = [RowCheck(jobs)] if jobs.log.ordered else []  # else runs are folded when they are asked for
+        self._checks: list[Check] = [*rows, status, self._index, *others]
         self._jobs = jobs
         self._ledger = ledger
         self._known = known
-        self._floors = floors
+        kept = getattr(recorder, "floors", None)
+        self._floors = floors or (kept if isinstance(kept, Floors) else None)
         self._log = Checked("log", "events")
         self._root = Checked("root", "root")
         self._flaws: list[Flaw] = []
@@ -139,7 +155,7 @@ class _Run:
         self._examine(batch)
 
     def _prove(self, records: Sequence[Record]) -> Proof:
-        floor = self._floors(records[0].job_id) if records[0].version > 1 else 0
+        floor = self._floors.get(records[0].job_id) if self._floors and records[0].version > 1 else 0
         self.erased += floor > 0
         return prove(records, floor)
 

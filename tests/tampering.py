@@ -10,6 +10,8 @@ import psycopg
 from eventsourcing.persistence import StoredEvent
 
 from jobevents import codec
+from jobevents.backends.blobnames import Names, Slot
+from jobevents.blobs import ABSENT
 from jobevents.jobs import Jobs
 
 
@@ -47,6 +49,27 @@ class Memory:
     def add(self, job_id: str, version: int, data: bytes) -> None:
         self._recorder._stored_events.append(StoredEvent(job_id, version, codec.decode(data).type, data))
         self._recorder._stored_events_index[job_id].setdefault(version, len(self._recorder._stored_events) - 1)
+
+
+class Objects:
+    """In the store of a log that keeps an object for each event, of which a slot can hold no more than one."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._blobs = jobs.blobs
+        self._names = Names(jobs.prefix)
+
+    def replace(self, job_id: str, version: int, data: bytes) -> None:
+        name = self._names.event(Slot(job_id, version))
+        before = self._blobs.get(name)
+        assert before is not None
+        self._blobs.put(name, data, metadata=before.metadata)
+
+    def remove(self, job_id: str, version: int) -> None:
+        assert self._blobs.delete(self._names.event(Slot(job_id, version)))
+
+    def add(self, job_id: str, version: int, data: bytes) -> None:
+        name, kind = self._names.event(Slot(job_id, version)), codec.decode(data).type
+        self._blobs.put(name, data, if_generation=ABSENT, metadata={"type": kind})
 
 
 class Sql:
