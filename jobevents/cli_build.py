@@ -1,13 +1,15 @@
 """The command `rebuild`: the views from the log."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from jobevents import console, wiring
+from jobevents import console, wiring, wiring_builds
 from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.errors import InvalidValue
+from jobevents.jobs import Jobs
 
 if TYPE_CHECKING:
     from projections.rebuild import Rebuilt
@@ -27,6 +29,18 @@ def rebuild(
         str | None,
         typer.Option("--roll-back", help="Put back what the build of this name replaced; only the last one can be."),
     ] = None,
+    beside: Annotated[
+        bool,
+        typer.Option(
+            "--beside", help="Leave the build beside the live views, to be compared: jobevents diff live new."
+        ),
+    ] = False,
+    promote: Annotated[
+        str | None, typer.Option("--promote", help="Bring the build of this name up to date, and swap it in.")
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option("--drop", help="Remove the build of this name, which was left beside.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build the views from the log beside the live ones, then swap: what differs is replaced, what the log does not know goes.
@@ -34,7 +48,18 @@ def rebuild(
     Workers and projectors may go on meanwhile; nothing newer is replaced.
     Exit 1 when a job could not be folded.
     """
+    if sum((roll_back is not None, promote is not None, drop is not None, beside)) > 1:
+        raise InvalidValue("--beside, --promote, --drop and --roll-back do not go together")
+    if view and (promote or drop or roll_back):
+        raise InvalidValue("--view goes with a new build: one that is there has the views it was made with")
     with open_jobs(url) as jobs:
+        if drop is not None:
+            wiring_builds.drop(jobs, drop)
+            console.answer({"build": drop, "dropped": True}, f"build {drop} removed", as_json)
+            return
+        if beside:
+            _beside(jobs, list(dict.fromkeys(view or ())), as_json)
+            return
         if roll_back is not None:
             count = wiring.roll_back(jobs, roll_back)
             console.answer({"build": roll_back, "restored": count}, f"{_many(count, 'blob')} put back", as_json)
@@ -42,15 +67,33 @@ def rebuild(
         with console.progress() as bar:
             reading = bar.add_task("reading the log", total=0)
             swapping = bar.add_task("comparing statuses", total=0)
-            report = wiring.rebuild(
-                jobs,
-                list(dict.fromkeys(view or ())),
-                on_progress=lambda position, head: bar.update(reading, completed=position, total=head),
-                on_swapped=lambda: bar.advance(swapping),
-            )
+            watched: dict[str, Any] = {  # Any: the two callbacks of both
+                "on_progress": lambda position, head: bar.update(reading, completed=position, total=head),
+                "on_swapped": lambda: bar.advance(swapping),
+            }
+            if promote is not None:
+                report = wiring_builds.promote(jobs, promote, **watched)
+            else:
+                report = wiring.rebuild(jobs, list(dict.fromkeys(view or ())), **watched)
     console.answer(msgspec.to_builtins(report), _told(report), as_json)
     if report.parked:
         sys.exit(1)
+
+
+def _beside(jobs: Jobs, views: list[str], as_json: bool) -> None:
+    """Make a build and leave it; what to do with it is said."""
+    with console.progress() as bar:
+        reading = bar.add_task("reading the log", total=0)
+        kept = wiring_builds.build_beside(
+            jobs, views, on_progress=lambda position, head: bar.update(reading, completed=position, total=head)
+        )
+    told = (
+        f"build {kept.build} stands beside the live views, at event {kept.position:,} of the log\n"
+        f"what differs:     jobevents diff live {kept.build}\n"
+        f"to swap it in:    jobevents rebuild --promote {kept.build}\n"
+        f"to remove it:     jobevents rebuild --drop {kept.build}"
+    )
+    console.answer(kept, told, as_json)
 
 
 def _told(report: "Rebuilt") -> str:

@@ -1,5 +1,6 @@
 """The commands that read history: why, replay and diff. Nothing is published, no live view written."""
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -14,14 +15,18 @@ from rich.text import Text
 from jobevents import codec, console
 from jobevents.cli_options import AsJson, AsOf, JobId, Url, open_jobs
 from jobevents.cli_run import load_module
-from jobevents.errors import InvalidValue
+from jobevents.errors import InvalidValue, NotFound
 from jobevents.job import Job
 from jobevents.jobs import Jobs
 
 if TYPE_CHECKING:
+    from projections.diff import JobDiff, ViewsDiff
     from projections.replay import Bound, OwnView, Trouble
     from projections.why import Sentence
 
+BUILD_NAME = re.compile(r"\d{8}-\d{6}-\d{6}").fullmatch
+DIFFS_SHOWN = 40  # jobs at a terminal
+VALUE = 40  # characters of a value that differs
 TROUBLES_NAMED = 20  # on standard error; the rest is counted
 
 _KIND_STYLE = {"refused": "yellow", "cancel": "yellow", "ended": "bold", "deleted": "red", "record": "magenta"}
@@ -31,6 +36,7 @@ def add_to(app: typer.Typer) -> None:
     """Give the command line these commands."""
     app.command("why")(why)
     app.command("replay")(replay)
+    app.command("diff")(diff)
 
 
 def job_at(jobs: Jobs, job_id: str, as_of: str) -> Job:
@@ -198,3 +204,129 @@ class _OfFunction:
 
     def __init__(self, function: Any) -> None:
         self.apply = function
+
+
+def diff(
+    left: Annotated[str, typer.Argument(metavar="A", help="A job's id; or `live`, or the name of a build.")],
+    right: Annotated[str, typer.Argument(metavar="B", help="Another; or `new`: the last build beside the live views.")],
+    url: Url,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two jobs, or the live views with a build beside them, and say since which event they differ. Exit 1 if they do.
+
+    `jobevents rebuild --beside` makes a build to compare with: `jobevents diff live new`. A job that the one has at a
+    later event than the other, each as its history says, has moved on, and is only counted.
+    """
+    with open_jobs(url) as jobs:
+        if _is_view(left) and _is_view(right):
+            is_same = _diff_views(jobs, left, right, as_json)
+        elif "live" in (left, right) or "new" in (left, right):
+            raise InvalidValue("compare two jobs, or two of live, new and the names of builds")
+        else:
+            is_same = _diff_jobs(jobs, left, right, as_json)
+    if not is_same:
+        sys.exit(1)
+
+
+def _is_view(name: str) -> bool:
+    return name in ("live", "new") or BUILD_NAME(name) is not None
+
+
+def _root_of(jobs: Jobs, name: str) -> str:
+    """Return the prefix below which a view or a build is.
+
+    Raises:
+        NotFound: there is no such build.
+    """
+    from projections.rebuild import list_kept
+
+    if name == "live":
+        return jobs.prefix
+    kept = [one.build for one in list_kept(jobs.blobs, jobs.prefix)]
+    build = kept[-1] if name == "new" and kept else name
+    if build not in kept:
+        raise NotFound(f"no build stands beside the live views build={name}; make one with: jobevents rebuild --beside")
+    return jobs.blob_name(f"rebuild/{build}")
+
+
+def _diff_views(jobs: Jobs, left: str, right: str, as_json: bool) -> bool:
+    from projections.bulk import Bulk
+    from projections.diff import ViewsDiff, diff_indexes, diff_statuses
+    from projections.statusswap import Place
+
+    roots = [_root_of(jobs, name) for name in (left, right)]
+    places = [Place(f"{root}/jobs/" if root else "jobs/") for root in roots]
+    total, lines = ViewsDiff(), _DiffLines(left, right, as_json=console.wants_json(as_json))
+    with Bulk(jobs.blobs) as bulk, console.progress(hidden=not lines.as_json) as bar:
+        task = bar.add_task("comparing", total=0)
+        for one in diff_statuses(jobs.log, jobs.blobs, bulk, places[0], places[1], total, lambda: bar.advance(task)):
+            lines.show(one)
+        for one in diff_indexes(jobs.blobs, *roots):
+            lines.show(one)
+    lines.end(total)
+    return not lines.count
+
+
+class _DiffLines:
+    """Says job by job what differs: a line of JSON each for programs; the first ones, and counts, for people."""
+
+    def __init__(self, left: str, right: str, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.count = 0
+        self._left, self._right = left, right
+
+    def show(self, one: "JobDiff") -> None:
+        self.count += 1
+        if self.as_json:
+            console.print_json_line(msgspec.json.encode(one))
+        elif self.count <= DIFFS_SHOWN:
+            said = {"left": f"only in {self._left}", "right": f"only in {self._right}"}.get(one.kind, "")
+            console.out.print(Text.assemble((one.job_id, "bold"), f"  {said}"), soft_wrap=True)
+            for field in one.fields:
+                since = f"   since #{field.version} {field.type}" if field.version else ""
+                line = Text.assemble(
+                    "    ", field.name, "  ", (_value(field.left), "red"), " → ", (_value(field.right), "green")
+                )
+                console.out.print(line + Text(since, style="dim"), soft_wrap=True)
+
+    def end(self, total: "ViewsDiff") -> None:
+        if self.as_json:
+            console.print_json_line(msgspec.json.encode({"total": total, "differences": self.count}))
+            return
+        if self.count > DIFFS_SHOWN:
+            console.note(f"… and {self.count - DIFFS_SHOWN:,} more; in a pipe all of them are named")
+        counts = [
+            f"{total.differ:,} differ",
+            f"{total.only_left:,} only in {self._left}",
+            f"{total.only_right:,} only in {self._right}",
+            f"{total.moved:,} moved on since",
+        ]
+        console.out.print(f"{total.compared:,} statuses compared: {', '.join(counts)}", soft_wrap=True)
+
+
+def _value(value: Any) -> str:
+    text = "-" if value is None else console.plain(value).plain
+    return text if len(text) <= VALUE else text[: VALUE - 1] + "…"
+
+
+def _diff_jobs(jobs: Jobs, left: str, right: str, as_json: bool) -> bool:
+    from projections.diff import diff_jobs
+
+    parting = diff_jobs(jobs.history(left), jobs.history(right))
+    is_same = parting.left is None and parting.right is None and not parting.fields
+    if console.wants_json(as_json):
+        console.print_json(parting)
+        return is_same
+    out = console.out
+    out.print(Text.assemble(("A ", "bold red"), left), soft_wrap=True)
+    out.print(Text.assemble(("B ", "bold green"), right), soft_wrap=True)
+    same = f"the same in {parting.same} {'step' if parting.same == 1 else 'steps'}"
+    out.print(f"{same}, to the end" if parting.left is None and parting.right is None else f"{same}, then")
+    for mark, style, event in (("A", "bold red", parting.left), ("B", "bold green", parting.right)):
+        if event is not None or parting.left is not parting.right:
+            said = f"#{event.version} {console.told(event)}" if event is not None else "has no more"
+            out.print(Text.assemble((f"  {mark} ", style), console.plain(said)))
+    if parting.fields:
+        rows = [[console.plain(one.name), Text(_value(one.left)), Text(_value(one.right))] for one in parting.fields]
+        console.print_table(["what differs now", "A", "B"], rows)
+    return is_same

@@ -10,12 +10,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from jobevents import console, files
+from jobevents import console, files, wiring_builds
 from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.errors import InvalidValue
 
 if TYPE_CHECKING:
     from projections.checks import Checked
+    from projections.rebuild import Rebuilt
     from projections.verify import Report, Root
 
 SHOWN = 40  # flaws at a terminal; --json has those that are kept
@@ -58,6 +59,7 @@ def verify(
 
     An event that was altered, removed, swapped, doubled or forked shows; what a view has not yet is no fault of it.
     The root is one hash over all histories: the same wherever the same histories are kept.
+    --repair-views swaps in what it makes as a rebuild does; it leaves alone what puts the log itself in doubt.
     """
     from projections.verify import root_of
     from projections.verify import verify as verified
@@ -77,10 +79,14 @@ def verify(
         took_s = time.monotonic() - began
         if write_root is not None and report.is_right:
             _write_root(write_root, root_of(report, jobs.emitter.clock()))
+        mended = wiring_builds.mend(jobs, report) if repair_views and not report.is_right else None
     if console.wants_json(as_json):
-        console.print_json({"right": report.is_right, **msgspec.to_builtins(report)})
+        repaired = {} if mended is None else {"repaired": msgspec.to_builtins(mended)}
+        console.print_json({"right": report.is_right, **msgspec.to_builtins(report), **repaired})
     else:
-        _print(report, took_s)
+        _print(report, took_s, advise=mended is None)
+        if mended is not None:
+            _print_mended(mended)
     if not report.is_right:
         sys.exit(1)
 
@@ -100,7 +106,14 @@ def _read_root(path: Path) -> "Root":
         raise InvalidValue(f"no root can be read path={path} error={error}; verify --write-root makes one") from error
 
 
-def _print(report: "Report", took_s: float) -> None:
+def _print_mended(mended: "Rebuilt") -> None:
+    many = "1 status" if mended.replaced == 1 else f"{mended.replaced:,} statuses"
+    done = f"{many} made anew, {mended.removed:,} removed"
+    console.note(f"{done}{', and the index' if mended.indexed else ''}; verify again to see it right")
+    console.note(f"to take it back: jobevents rebuild --roll-back {mended.build}")
+
+
+def _print(report: "Report", took_s: float, *, advise: bool) -> None:
     out = console.out
     some = "" if report.whole else " (not all)"
     gone = f", {report.deleted:,} of them deleted" if report.deleted else ""
@@ -119,6 +132,8 @@ def _print(report: "Report", took_s: float) -> None:
         out.print(Text.assemble(("root ", "dim"), report.root))
     if not report.is_right:
         _print_flaws(report)
+        for line in _advice(report) if advise else [""]:
+            out.print(line, soft_wrap=True)
 
 
 def _said(check: "Checked") -> str:
@@ -142,8 +157,6 @@ def _print_flaws(report: "Report") -> None:
         out.print(Text.assemble("    ", console.plain(flaw.said)))
     if total > SHOWN:
         console.note(f"… and {total - SHOWN:,} more; --json names {min(total, len(report.flaws)):,} of them")
-    for line in _advice(report):
-        out.print(line, soft_wrap=True)
 
 
 def _advice(report: "Report") -> list[str]:
@@ -157,5 +170,5 @@ def _advice(report: "Report") -> list[str]:
             "Rows are written with their events: a program wrote to the table, or the log was put back without it."
         )
     if bad & {"status", "index"} and not bad & {"log", "root"}:
-        lines.append("To make the views anew from the log: jobevents rebuild")
+        lines.append("To make these views anew where they differ: jobevents verify --repair-views")
     return lines

@@ -126,6 +126,12 @@ def print_event(event: Event) -> None:
     out.print(Text(f"{head} ", style="bold") + plain(said), soft_wrap=True)
 
 
+def told(event: Event) -> str:
+    """Return an event on one line, but for its job: when, what, by whom, why, and its own fields."""
+    by = event.actor and f"by {event.actor}"
+    return " ".join(filter(None, [local(event.at, short=True), event.type, by, event.reason[:_REASON], _own(event)]))
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     """Print a line a row; what does not fit the terminal is cut at the end of the line (rich's tables cut every column)."""
     lines = [[Text(heading, style="bold") for heading in headings], *rows]

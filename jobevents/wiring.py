@@ -132,10 +132,10 @@ def projector(jobs: "Jobs", names: Sequence[str] = (), *, leased: bool = True) -
     from projections.positions import TrackedPositions
     from projections.projector import Projector
 
-    recorder = _tracker(jobs)
-    views = [_view(jobs, name, TrackedPositions(recorder), prefix=jobs.prefix) for name in names or VIEWS]
+    recorder = tracker(jobs)
+    views = [view(jobs, name, TrackedPositions(recorder), prefix=jobs.prefix) for name in names or VIEWS]
     holder = identity()
-    roles = {view.name: f"projector-{view.name}" for view in views} if leased else {}
+    roles = {one.name: f"projector-{one.name}" for one in views} if leased else {}
     leases = {name: RoleLease(jobs.blobs, role, holder, prefix=jobs.prefix) for name, role in roles.items()}
     return Projector(
         jobs.log,
@@ -174,14 +174,14 @@ def rebuild(
 
     names = names or VIEWS
     positions = MemoryPositions()
-    with _builder(jobs, build_name(jobs.emitter.clock()), threads) as builder:
-        views = [_view(jobs, name, positions, prefix=builder.root, live=False, threads=threads) for name in names]
-        builder.project(views, on_progress)
+    with builder(jobs, build_name(jobs.emitter.clock()), threads) as made:
+        views = [view(jobs, name, positions, prefix=made.root, live=False, threads=threads) for name in names]
+        made.project(views, on_progress)
         if "status" in names:
-            builder.swap_statuses(TrackedPositions(_tracker(jobs)), on_swapped)
+            made.swap_statuses(TrackedPositions(tracker(jobs)), on_swapped)
         if "index" in names:
-            builder.swap_index()
-        return builder.finish()
+            made.swap_index()
+        return made.finish()
 
 
 def roll_back(jobs: "Jobs", build: str, *, threads: int = 16) -> int:
@@ -196,17 +196,22 @@ def roll_back(jobs: "Jobs", build: str, *, threads: int = 16) -> int:
     """
     from projections.rebuild import MemoryPositions
 
-    with _builder(jobs, build, threads) as builder:
-        return builder.roll_back([_view(jobs, "index", MemoryPositions(), prefix=builder.before, live=False)])
+    with builder(jobs, build, threads) as made:
+        return made.roll_back([view(jobs, "index", MemoryPositions(), prefix=made.before, live=False)])
 
 
-def _builder(jobs: "Jobs", build: str, threads: int) -> "Builder":
+def builder(jobs: "Jobs", build: str, threads: int) -> "Builder":
+    """Return what makes the build of a name, or takes one back; close it.
+
+    Raises:
+        InvalidValue: no build has such a name. Misconfigured: the log has not one sequence.
+    """
     from projections.rebuild import Builder
 
-    return Builder(jobs.emitter, _tracker(jobs), jobs.blobs, jobs.prefix, build, threads=threads)
+    return Builder(jobs.emitter, tracker(jobs), jobs.blobs, jobs.prefix, build, threads=threads)
 
 
-def _tracker(jobs: "Jobs") -> "Follower":
+def tracker(jobs: "Jobs") -> "Follower":
     """Return the log's recorder as what a projector needs of it.
 
     Raises:
@@ -220,7 +225,7 @@ def _tracker(jobs: "Jobs") -> "Follower":
     return recorder
 
 
-def _view(
+def view(
     jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live: bool = True, threads: int = 16
 ) -> "View":
     """Return a view kept below a prefix; one that is not live adopts nothing, as there is nothing foreign in it."""
@@ -229,7 +234,7 @@ def _view(
             from projections.adoption import Adoption
             from projections.status import StatusView
 
-            view = StatusView(
+            made = StatusView(
                 jobs.blobs,
                 prefix,
                 positions=positions,
@@ -238,8 +243,8 @@ def _view(
                 counts=jobs.counts,
                 threads=threads,
             )
-            jobs.at_close(view.close)
-            return view
+            jobs.at_close(made.close)
+            return made
         case "index":
             from projections.indexview import IndexView
 

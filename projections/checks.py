@@ -322,9 +322,8 @@ def _parts(data: bytes, job: Job) -> str:
     says: dict[str, object] = msgspec.json.decode(data)
     should: dict[str, object] = msgspec.json.decode(status_bytes(job))
     keys = [key for key in {**says, **should} if says.get(key) != should.get(key)]
-    return (
-        ", ".join(f"{key} {_short(says.get(key))} for {_short(should.get(key))}" for key in keys[:3]) or "its spelling"
-    )
+    told = (f"{key} is {_short(says.get(key))}, not {_short(should.get(key))}" for key in keys[:3])
+    return "; ".join(told) or "it is spelled otherwise"
 
 
 def _short(value: object) -> str:

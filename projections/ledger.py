@@ -125,6 +125,14 @@ class Ledger:
             (sequence, UNKNOWN),
         )
 
+    def entries_apart(self, left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:
+        """Yield (job, letter in one sequence, letter in the other) where they are not the same; None: it is not there."""
+        yield from self._file.execute(
+            "SELECT id, max(CASE WHEN sequence = ?1 THEN letter END) AS one, max(CASE WHEN sequence = ?2 THEN letter END) "
+            "AS other FROM entries GROUP BY id HAVING one IS NOT other ORDER BY id",
+            (left, right),
+        )
+
     def listed_apart(self, sequence: str) -> Iterator[tuple[str, str]]:
         """Yield (job, letter) that stand in a sequence and not in that of their state, or the other way round, or twice."""
         yield from self._file.execute(

@@ -8,14 +8,16 @@ import contextlib
 import heapq
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
+from jobevents.assertions import Instant
 from jobevents.blobs import ABSENT, Blobs
 from jobevents.emit import Emitter
-from jobevents.errors import Conflict, InvalidValue, NotFound
+from jobevents.errors import Conflict, Corrupt, InvalidValue, NotFound
+from jobevents.job import fold
 from jobevents.telemetry import Counts
 from projections.bulk import THREADS, Bulk, get
 from projections.indexswap import IndexSwap, manifest_name
@@ -23,9 +25,12 @@ from projections.parked import Entry, list_parked, write
 from projections.positions import Positions
 from projections.projector import Alarm, Projector
 from projections.statusswap import Place, StatusSwap
+from projections.statuswriter import StatusWriter
 from projections.view import View
 
 TRIES = 10  # of a swap that the live index's projector gets in the way of
+KEPT = "BUILD.json"  # in a build that stands beside the live views
+_PLACE_BATCH = 500  # jobs folded together
 _DELETE_BATCH = 5000  # blobs removed in one go
 
 
@@ -49,11 +54,20 @@ class Rebuilt(msgspec.Struct):
             setattr(self, outcome, getattr(self, outcome) + 1)
 
 
-class MemoryPositions:
-    """Positions of a build: it is made in one go, so they need not outlive it."""
+class Kept(msgspec.Struct, frozen=True):
+    """A build that stands beside the live views, to be looked at before it is swapped in: its `BUILD.json`."""
 
-    def __init__(self) -> None:
-        self._positions: dict[str, int] = {}
+    build: str
+    views: list[str]  # which of them it has
+    position: int  # place in the log that it reaches
+    made_at: Instant
+
+
+class MemoryPositions:
+    """Positions of a build, which need not outlive it; of one that is gone on with, where it was."""
+
+    def __init__(self, positions: Mapping[str, int] | None = None) -> None:
+        self._positions = dict(positions or {})
 
     def stored(self, view: str) -> int:
         """Return the position that is recorded; 0 for none."""
@@ -110,6 +124,51 @@ class Builder:
         self._catch_up()
         on_progress(self._report.position, self._report.position)
 
+    def keep(self, views: Sequence[str], now: datetime) -> Kept:
+        """Leave the build beside the live views as it is."""
+        kept = Kept(self._report.build, list(views), self._report.position, now)
+        self._blobs.put(f"{self.root}/{KEPT}", msgspec.json.encode(kept), content_type="application/json")
+        return kept
+
+    def kept(self) -> Kept:
+        """Return what was kept under this build's name.
+
+        Raises:
+            NotFound: there is no such build any more.
+        """
+        try:
+            return read_kept(self._blobs, f"{self.root}/{KEPT}")
+        except NotFound as error:
+            raise NotFound(
+                f"no build stands beside the live views build={self._report.build}; make one with: "
+                "jobevents rebuild --beside"
+            ) from error
+
+    def drop(self) -> None:
+        """Remove a build that was kept, with all that is in it."""
+        self._remove(f"{self.root}/")
+
+    def place(self, job_ids: Iterable[str]) -> None:
+        """Put the statuses of these jobs into the build, as the log has them now; what the log does not know has none."""
+        self._report.position = int(self._log.last_cursor() or 0) if self._log.ordered else 0
+        writer = StatusWriter(self._blobs, self.root)
+        try:
+            ids = iter(job_ids)
+            while batch := list(itertools.islice(ids, _PLACE_BATCH)):
+                jobs = [fold(self._log.read(job_id), job_id=job_id) for job_id in batch]
+                shown = [writer.show(job, is_new=True) for job in jobs if job.version]
+                for _, error in writer.save_all(shown):
+                    if error is not None:
+                        raise error
+        finally:
+            writer.close()
+
+    def swap_some(self, job_ids: Iterable[str]) -> None:
+        """Swap the statuses of these jobs alone; the live position stays where it is."""
+        for is_built, outcome in self._status_swap().run(job_ids, self._report.position, frozenset()):
+            self._report.add(outcome)
+            self._report.statuses += outcome in ("same", "replaced", "newer") and is_built
+
     def swap_statuses(self, positions: Positions, on_done: Callable[[], None] = lambda: None) -> None:
         """Replace live statuses that are not what the build says, and remove those that the log cannot produce.
 
@@ -119,7 +178,7 @@ class Builder:
         swap = self._status_swap()
         position, left_to_the_projector = self._report.position, False
         parked = frozenset(self._report.parked)
-        job_ids = _merged(built.job_ids(self._blobs), live.job_ids(self._blobs))
+        job_ids = merged(built.job_ids(self._blobs), live.job_ids(self._blobs))
         for is_built, outcome in swap.run(job_ids, position, parked):
             self._report.add(outcome)
             self._report.statuses += outcome in ("same", "replaced", "newer") and is_built
@@ -139,8 +198,11 @@ class Builder:
         self._report.indexed = self._swapped(swap)
 
     def finish(self) -> Rebuilt:
-        """Remove this build but for what `roll_back` needs, and all builds before it; return what came of it."""
-        self._remove(f"{self._below}rebuild/", but=f"{self.before}/")
+        """Remove this build but for what `roll_back` needs, and all before it but those kept; return what came of it."""
+        kept = [f"{self._below}rebuild/{one.build}/" for one in list_kept(self._blobs, self._prefix)]
+        self._remove(
+            f"{self._below}rebuild/", but=(f"{self.before}/", *(root for root in kept if root != f"{self.root}/"))
+        )
         return self._report
 
     def roll_back(self, views: Sequence[View]) -> int:
@@ -223,10 +285,34 @@ class Builder:
             raise Conflict("the live index is written all the time; rebuild again")
         raise Conflict("another rebuild has removed this build, and done its work; rebuild again if in doubt")
 
-    def _remove(self, root: str, but: str | None = None) -> None:
-        names = (entry.name for entry in self._blobs.list(root) if but is None or not entry.name.startswith(but))
+    def _remove(self, root: str, but: tuple[str, ...] = ()) -> None:
+        names = (entry.name for entry in self._blobs.list(root) if not entry.name.startswith(but))
         while batch := list(itertools.islice(names, _DELETE_BATCH)):
             self._bulk.delete(batch)
+
+
+def read_kept(blobs: Blobs, name: str) -> Kept:
+    """Return what a build that stands beside the live views says of itself.
+
+    Raises:
+        NotFound: there is none. Corrupt: it cannot be read.
+    """
+    blob = blobs.get(name)
+    assert blob is not None  # noqa: S101  # None only for if_changed
+    try:
+        return msgspec.json.decode(blob.data, type=Kept)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Corrupt(f"build cannot be read name={name} error={error}; remove it and build again") from error
+
+
+def list_kept(blobs: Blobs, prefix: str = "") -> list[Kept]:
+    """Return the builds that stand beside the live views, the oldest first."""
+    root = f"{prefix}/rebuild/" if prefix else "rebuild/"
+    found = []
+    for directory in blobs.list(root, delimiter="/"):
+        with contextlib.suppress(NotFound):
+            found.append(read_kept(blobs, f"{directory.name}{KEPT}"))
+    return sorted(found, key=lambda kept: kept.build)
 
 
 def build_name(now: datetime) -> str:
@@ -234,7 +320,7 @@ def build_name(now: datetime) -> str:
     return now.astimezone(UTC).strftime("%Y%m%d-%H%M%S-%f")
 
 
-def _merged(one: Iterator[str], other: Iterator[str]) -> Iterator[str]:
+def merged(one: Iterator[str], other: Iterator[str]) -> Iterator[str]:
     """Yield each job id once; both come in the order of names, in which an id ends with a slash."""
     for key, _ in itertools.groupby(heapq.merge((f"{job_id}/" for job_id in one), (f"{job_id}/" for job_id in other))):
         yield key[:-1]

@@ -25,6 +25,8 @@ from projections.proof import Flaw, Proof, chain_of, prove
 
 BATCH = 2000  # events looked at together, of whole jobs
 KEPT = 1000  # flaws of one check that are named; the rest is counted
+MENDED = ("absent", "behind", "differs", "stray", "unreadable")  # kinds of flaws that a status made anew takes away
+DOUBTFUL = ("ahead", "altered")  # kinds that say that the log is not what it was
 LOOKS = 3  # at a job that may have gone on meanwhile
 
 
@@ -290,3 +292,25 @@ def _picked(jobs: Jobs, sample: int, rng: random.Random) -> list[str]:
         elif (place := rng.randrange(count + 1)) < sample:
             picked[place] = job_id
     return picked
+
+
+class Mendable(msgspec.Struct, frozen=True):
+    """What of a report's flaws a rebuild of views takes away."""
+
+    job_ids: list[str]  # whose statuses are to be made anew
+    all_statuses: bool  # there are more of them than are named
+    index: bool
+
+
+def mendable(report: Report) -> Mendable:
+    """Return what can be made anew from the log, which no flaw of the log itself puts in doubt."""
+    flaws = {check.name: check.flaws for check in report.checks}
+    is_log_right = not flaws.get("log") and not flaws.get("root")
+    doubtful = {flaw.job_id for flaw in report.flaws if flaw.check == "log" or flaw.kind in DOUBTFUL}
+    statuses = [flaw for flaw in report.flaws if flaw.check == "status" and flaw.kind in MENDED]
+    ahead = any(flaw.check == "index" and flaw.kind in DOUBTFUL for flaw in report.flaws)
+    return Mendable(
+        job_ids=sorted({flaw.job_id for flaw in statuses} - doubtful),
+        all_statuses=is_log_right and not doubtful and flaws.get("status", 0) > KEPT,
+        index=is_log_right and bool(flaws.get("index")) and not ahead,
+    )

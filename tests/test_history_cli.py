@@ -190,7 +190,7 @@ def test_verify_says_what_is_wrong_and_what_to_do(jobevents: CommandLine, job_id
     assert 1 == told.code
     assert f"status: absent  {job_id}" in told.out
     assert "it has no status; the log says canceled (#4)" in told.out
-    assert "jobevents rebuild" in told.out
+    assert "jobevents verify --repair-views" in told.out
 
     with closing(sqlite3.connect("jobs.db", isolation_level=None)) as connection:
         connection.execute("DELETE FROM job_events WHERE originator_id = ? AND originator_version = 2", (job_id,))
@@ -220,3 +220,63 @@ def test_a_root_is_kept_and_found_again(jobevents: CommandLine, job_id: str) -> 
     assert 2 == jobevents("verify", "--root", "none.json").code
     assert 2 == jobevents("verify", "--root", "root.json", "--sample", "2").code
     assert 3 == jobevents("verify", "--sample", "3").json["jobs"]
+
+
+def test_a_build_beside_is_compared_and_promoted(jobevents: CommandLine, job_id: str) -> None:
+    """Made, compared, swapped in and taken back by what each command says to type next."""
+    jobevents("project", "--once")
+    status = Path("jobs-blobs", "jobs", job_id, "status.json")
+    right = status.read_bytes()
+    assert 1 == jobevents("diff", "live", "new").code
+
+    build = jobevents("rebuild", "--beside").json["build"]
+    assert 0 == jobevents("diff", "live", "new").code
+    status.write_bytes(right.replace(b'"canceled"', b'"failed"'))
+    told = jobevents("diff", "live", "new", at_terminal=True)
+    assert 1 == told.code
+    assert "state  failed → canceled   since #4 JobCanceled" in told.out
+    assert f"{len(LIVES)} statuses compared: 1 differ" in told.out
+    lines = [msgspec.json.decode(line) for line in jobevents("diff", "live", build).out.splitlines()]
+    assert [job_id, 1] == [lines[0]["job_id"], lines[-1]["differences"]]
+
+    assert 1 == jobevents("rebuild", "--promote", build).json["replaced"]
+    assert right == status.read_bytes()
+    assert 0 == jobevents("rebuild", "--roll-back", build).code
+    assert right != status.read_bytes()
+    assert "--promote" in jobevents("rebuild", "--beside", at_terminal=True).out
+    assert 0 == jobevents("rebuild", "--drop", list_builds()).code
+    assert 2 == jobevents("rebuild", "--beside", "--promote", build).code
+
+
+def list_builds() -> str:
+    return next(path.parent.name for path in Path("jobs-blobs", "rebuild").glob("*/BUILD.json"))
+
+
+def test_views_are_repaired_where_they_differ(jobevents: CommandLine, job_id: str) -> None:
+    """Exit 1, since something was wrong; the next verification finds all right."""
+    jobevents("project", "--once")
+    Path("jobs-blobs", "jobs", job_id, "status.json").unlink()
+    assert "jobevents verify --repair-views" in jobevents("verify", at_terminal=True).out
+
+    told = jobevents("verify", "--repair-views", at_terminal=True)
+
+    assert (1, True) == (told.code, "1 status made anew" in told.out)
+    assert "jobevents rebuild --roll-back" in told.out
+    assert jobevents("verify").json["right"]
+
+
+def test_two_jobs_side_by_side(jobevents: CommandLine, job_id: str) -> None:
+    """Where they part, and what differs now; exit 0 only when nothing does."""
+    with connect(URL) as jobs:
+        other = bring(jobs, "succeeded")
+
+    told = jobevents("diff", job_id, other, at_terminal=True)
+
+    assert 1 == told.code
+    assert "the same in 2 steps, then" in told.out
+    assert "A #3" in told.out
+    assert "B #3" in told.out
+    assert {"state"} <= {field["name"] for field in jobevents("diff", job_id, other).json["fields"]}
+    assert 0 == jobevents("diff", job_id, job_id, at_terminal=True).code
+    assert (2, 2) == (jobevents("diff", job_id, "live").code, jobevents("diff", "new", job_id).code)
+    assert 1 == jobevents("diff", job_id, "no-such-job").code
