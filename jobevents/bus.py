@@ -182,7 +182,7 @@ def message_schema() -> dict[str, Any]:
             kind["required"] = [*kind.get("required", ()), "chain"]
             kind["properties"]["chain"] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
     text = {"type": "string"}
-    return {
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "jobevents message",
         "description": "At least once, in any order. `attributes.id` tells duplicates, `attributes.n` orders the events "
@@ -204,6 +204,10 @@ def message_schema() -> dict[str, Any]:
         "required": ["attributes", "data"],
         "$defs": definitions,
     }
+    plain: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(schema)
+    )  # defaults as JSON has them: a tuple is a list
+    return plain
 
 
 class InProcessBus:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from jobevents import (
     cli_build,
+    cli_cloud,
     cli_export,
     cli_history,
     cli_keep,
@@ -303,6 +304,7 @@ cli_serve.add_to(app)
 cli_workers.add_to(app)
 cli_views.add_to(app)
 cli_build.add_to(app)
+cli_cloud.add_to(app)
 cli_history.add_to(app)
 cli_verify.add_to(app)
 cli_export.add_to(app)

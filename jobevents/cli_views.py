@@ -13,9 +13,9 @@ import msgspec
 import typer
 from rich.progress import Progress
 
-from jobevents import console, ids, wiring
+from jobevents import cli_cloud, console, ids, wiring
 from jobevents.cli_options import AsJson, JobId, Url, open_jobs
-from jobevents.errors import InvalidValue, NotFound
+from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -39,6 +39,24 @@ OneView = Annotated[str, typer.Option("--view", help="Only this view.")]
 Version = Annotated[int, typer.Option("--version", help="Only the entry for this event of the job; 0: all of them.")]
 
 
+Subscription = Annotated[
+    str,
+    typer.Option(
+        "--subscription", help="Of the topic in --url, on a log of objects; default: the topic's name with -projector."
+    ),
+]
+Create = Annotated[bool, typer.Option("--create", help="Make topic and subscription where they are not there.")]
+Port = Annotated[
+    int, typer.Option("--port", envvar="PORT", min=0, max=65535, help="Answer /healthz and /metrics there; 0: nowhere.")
+]
+SweepHours = Annotated[
+    float, typer.Option("--sweep-hours", min=0.01, help="In which all of a log of objects is listed once.")
+]
+SweepOperations = Annotated[
+    float, typer.Option("--sweep-operations", min=1, help="Reads and lists a second of the sweep, at most.")
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Give the command line these commands."""
     app.command("project")(project)
@@ -49,13 +67,35 @@ def project(
     url: Url,
     once: Annotated[bool, typer.Option("--once", help="End when everything in the log now is stored.")] = False,
     view: ViewNames = None,
+    subscription: Subscription = "",
+    create: Create = False,
+    port: Port = 0,
+    sweep_hours: SweepHours = 24.0,
+    sweep_operations: SweepOperations = 200.0,
     as_json: AsJson = False,
 ) -> None:
     """Keep the views in step with the log until SIGTERM or SIGINT; a second process stands by. Prints at the end how they are.
 
+    On a log of objects any number of processes share the messages of --subscription, and one of them sweeps.
     Exit 1 when --once was ended by a signal, or by a store that could not be read or written.
     """
     with open_jobs(url) as jobs:
+        if not jobs.log.ordered:
+            if view:
+                raise Misconfigured("on a log of objects both views are kept together: leave out --view")
+            cli_cloud.project(
+                jobs,
+                subscription,
+                create=create,
+                once=once,
+                port=port,
+                rotation_s=sweep_hours * 3600,
+                operations_s=sweep_operations,
+                as_json=as_json,
+            )
+            return
+        if subscription or create:
+            raise Misconfigured("a log in a database is projected by its own sequence: leave out the subscription")
         projector = wiring.projector(jobs, list(dict.fromkeys(view or ())), leased=not once)
         if jobs.relay is not None:
             jobs.relay.start()  # sends what a process left that was killed

@@ -1,4 +1,4 @@
-"""The composition root of the bus: what the events of a log go out by."""
+"""The composition root of the bus: what the events of a log go out by, and the projector that comes to know of them by it."""
 
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from jobevents.boundary import hide_password, split_url
 from jobevents.errors import Misconfigured
-from jobevents.workers import new_identity
+from jobevents.workers import identity, new_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from jobevents.jobs import Jobs
     from jobevents.relay import Relay
     from jobevents.telemetry import Counts
+    from projections.service import ProjectorService
+    from projections.sweeper import Terms
 
 SCHEME = "pubsub://"
+UNTOLD_ROTATION_S = 60.0  # in which all of a log is listed that has no bus: new jobs are found by nothing else
 
 
 def split_topic(url: str) -> tuple[str, str]:
@@ -109,6 +112,94 @@ def _relay(jobs: "Jobs", name: str, publisher: "Publisher") -> None:
         counts=jobs.counts,
     )
     jobs.observe(jobs.relay, close=_ending(jobs.relay))
+
+
+def service(
+    jobs: "Jobs", subscription: str = "", *, create: bool = False, leased: bool = True, terms: "Terms | None" = None
+) -> "ProjectorService":
+    """Return a projector into status and index for a log without one sequence, kept where the log is.
+
+    Args:
+        subscription: of the log's topic; by default the topic's name with `-projector`. Without a topic, the sweep alone finds
+            what is new: all of the log is then listed every minute.
+        create: make topic and subscription where they are not there.
+        leased: let one process at a time sweep.
+        terms: how often, and at what cost.
+
+    Raises:
+        Misconfigured: the log has one sequence, by which it is projected; or there is a subscription and no topic.
+    """
+    from jobevents.lease import RoleLease
+    from projections.adoption import Adoption
+    from projections.arrears import Arrears
+    from projections.hints import Hints
+    from projections.indexcensus import IndexCensus
+    from projections.indexview import IndexView
+    from projections.inflow import Inflow
+    from projections.inlet import Inlet
+    from projections.mending import Mender, status_version
+    from projections.projector import Projector
+    from projections.rebuild import MemoryPositions
+    from projections.service import ProjectorService
+    from projections.status import StatusView
+    from projections.sweeper import Sweeper, Terms
+    from projections.unplaced import UnplacedIndex
+
+    if jobs.log.ordered:
+        raise Misconfigured("this log has one sequence, and is projected by it: leave out the subscription")
+    if subscription and jobs.bus is None:
+        raise Misconfigured("a subscription needs its topic: write ?topic=projects/PROJECT/topics/TOPIC in the URL")
+    blobs, prefix, emitter, counts = jobs.blobs, jobs.prefix, jobs.emitter, jobs.counts
+    adopt, inflow = Adoption(emitter), Inflow(jobs.log)
+    publisher = jobs.bus.publisher() if jobs.bus else None
+    arrears = Arrears(publisher, jobs.log, blobs, prefix, counts=counts) if publisher else None
+    inlet = Inlet(
+        jobs.log,
+        inflow,
+        status_version=lambda job_id: status_version(blobs, prefix, job_id),
+        arrears=arrears,
+        counts=counts,
+    )
+    statuses = StatusView(
+        blobs, prefix, positions=MemoryPositions(), adopt=adopt, adopt_deletes=jobs.adopt_deletes, counts=counts
+    )
+    jobs.at_close(statuses.close)
+    sweeper = Sweeper(
+        inlet,
+        jobs.log.recorder,  # type: ignore[arg-type]  # a log without one sequence lists itself by parts
+        IndexCensus(blobs, prefix),
+        blobs,
+        prefix,
+        mend=Mender(blobs, prefix, emitter, adopt=adopt, adopt_deletes=jobs.adopt_deletes, counts=counts),
+        stored=lambda: made.stored(),
+        arrears=arrears,
+        lease=RoleLease(blobs, "sweeper", identity(), prefix=prefix) if leased else None,
+        terms=terms or (Terms() if jobs.bus else Terms(rotation_s=UNTOLD_ROTATION_S)),
+        counts=counts,
+    )
+    projector = Projector(
+        inflow,
+        [statuses, UnplacedIndex(IndexView(blobs, prefix), on_lost=sweeper.hurry)],
+        alarm=inflow,
+        blobs=blobs,
+        prefix=prefix,
+        holder=identity(),
+        counts=counts,
+        recall=emitter.recall,
+        complete_through=sweeper.complete_through,
+    )
+    hints = None
+    if jobs.bus is not None:
+        name = subscription or f"{getattr(jobs.bus, 'topic', '').rpartition('/')[2]}-projector"
+        hints = Hints(
+            jobs.bus.subscriber(name, create=create),
+            inlet,
+            stored=lambda: made.stored(),
+            counts=counts,
+            on_lost=sweeper.hurry,
+        )
+    made = ProjectorService(projector, inflow, sweeper, hints, counts=counts)
+    return made
 
 
 class _Direct:

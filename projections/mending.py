@@ -9,7 +9,7 @@ from projections.adoption import Adopt
 from projections.statuswriter import CODE_VERSION, StatusWriter, code_of, version_of
 
 
-def snapshot_version(blobs: Blobs, prefix: str, job_id: str) -> int:
+def status_version(blobs: Blobs, prefix: str, job_id: str) -> int:
     """Return the version in a job's status; 0 when there is none, another service wrote it, or older code. One read.
 
     Raises:

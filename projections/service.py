@@ -153,8 +153,6 @@ class ProjectorService:
             self._trouble_since = now
         if self._trouble_since is not None and now - self._trouble_since > TROUBLE_S:
             problems += troubles
-        if self._stopping.is_set():
-            problems.append("it is stopping")
         return Condition(
             ok=not problems,
             problems=problems,

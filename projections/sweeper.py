@@ -31,6 +31,7 @@ from projections.recovery import Recovery
 PARTS = tuple(f"{number:02x}" for number in range(256))  # of the log, by a hash of the job's id
 _PAGE = 64  # jobs looked at at once
 _LIST = 1000  # events a list
+_LOOK_S = 1.0  # how late it is seen that there is a hurry
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ class Sweeper:
         """Sweep until `stop` says so."""
         self._stop = stop
         while not stop():
-            wait(self.step())
+            wait(min(self.step(), _LOOK_S))
         self.leave()
 
     def step(self) -> float:

@@ -20,7 +20,7 @@ from projections.indexcensus import IndexCensus
 from projections.indexview import IndexView
 from projections.inflow import Inflow
 from projections.inlet import Inlet
-from projections.mending import Mender, snapshot_version
+from projections.mending import Mender, status_version
 from projections.projector import Projector
 from projections.rebuild import MemoryPositions
 from projections.service import ProjectorService
@@ -174,7 +174,7 @@ class Replica:
         inlet = Inlet(
             log or jobs.log,
             self.inflow,
-            status_version=lambda job_id: snapshot_version(blobs, "", job_id),
+            status_version=lambda job_id: status_version(blobs, "", job_id),
             arrears=self.arrears,
             counts=jobs.counts,
         )
