@@ -1,4 +1,5 @@
-"""A queue or a store of the user's own beside the log: runs are brought to it, and requests to cancel are heard from it.
+"""A queue or a store of the user's own beside the log: runs are brought to it, requests to cancel are heard from it, and what
+is paused in the log is not taken from it.
 
 The log stays the truth. What could not be brought when it was written is brought by the next sweep; a queue may hand a run
 out twice, since the guard lets one start win.
@@ -6,14 +7,15 @@ out twice, since the guard lets one start win.
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from jobevents.errors import NotFound
+from jobevents.errors import NotFound, Unavailable
 from jobevents.events import Event, JobCanceled, JobDeleted, JobFailed, JobQueued, JobRecorded, JobRequeued, JobSkipped
 from jobevents.job import QUEUED, Job
-from jobevents.queue import JobQueue
+from jobevents.queue import JobQueue, Reservation
 from jobevents.store import JobRun, JobStore, RunFilter, run_of
 from jobevents.trouble import Trouble
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from jobevents.jobs import Jobs
 
 SWEEP_S = 30.0  # how late a run comes that could not be brought when it was queued
+PAUSED_S = 1.0  # how late it is noticed that somebody resumed what was paused
 PAGE = 500  # queued runs in one read of a sweep
 
 _BRINGS = (JobQueued, JobRequeued, JobFailed, JobRecorded)
@@ -92,6 +95,58 @@ class QueueFeed:
 
 def _delivery(run: JobRun) -> _Delivery:
     return run.id, run.attempt, run.scheduled_at
+
+
+class PausableQueue:
+    """A queue of the user's, of which what is paused in the log is not handed out. Safe for threads.
+
+    Each `reserve` reads the pauses twice: nothing is begun that was paused before it was handed out. A paused queue is not asked;
+    a run of a paused kind goes back, and is looked at again after PAUSED_S.
+    """
+
+    shares_store = False
+
+    def __init__(self, jobs: "Jobs", queue: JobQueue) -> None:
+        """Keep nothing: what waits is in `queue`."""
+        self.is_durable: bool = getattr(queue, "is_durable", True)  # a queue that does not say so may well be
+        self.enqueue = queue.enqueue
+        self.remove = queue.remove
+        self.close = queue.close
+        self._jobs = jobs
+        self._queue = queue
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def reserve(
+        self, queues: Sequence[str] = (), *, limit: int = 1, timeout_s: float | None = None
+    ) -> list[Reservation]:
+        """Wait for due runs that are not paused; see `JobQueue.reserve`. None within `timeout_s` may be sooner than that."""
+        paused = self._paused()
+        open_ones = [name for name in queues if ("queue", name) not in paused]
+        if queues and not open_ones:
+            time.sleep(PAUSED_S if timeout_s is None else min(timeout_s, PAUSED_S))
+            return []
+        found = self._queue.reserve(open_ones, limit=limit, timeout_s=timeout_s)
+        paused = self._paused() if found else paused
+        if not paused:
+            return found
+        ours = [one for one in found if not {("queue", one.run.queue), ("job", one.run.job_name)} & paused]
+        for one in found:
+            if one not in ours:
+                self._put_back(one)
+        return ours
+
+    def _put_back(self, reservation: Reservation) -> None:
+        try:
+            reservation.ack(Unavailable("the job or its queue is paused"), delay_s=PAUSED_S)
+        except Exception:  # noqa: BLE001  # a queue of the user's: its lease ends by itself
+            self._jobs.counts.add("acknowledgements_failed")
+
+    def _paused(self) -> set[tuple[str, str]]:
+        if self._jobs.desk is None:  # a log on which nothing can be paused
+            return set()
+        return {(one.kind, one.name) for one in self._jobs.paused()}
 
 
 class StoreMirror:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 from jobevents.crew import Crew
 from jobevents.errors import Misconfigured, QueueClosed
 from jobevents.execution import Execution, Executor, Stop
-from jobevents.foreign import QueueFeed, StoreMirror
+from jobevents.foreign import PausableQueue, QueueFeed, StoreMirror
 from jobevents.periodic import Ticker
 from jobevents.pulse import Pulse
 from jobevents.queue import JobQueue, Reservation
@@ -91,7 +91,8 @@ class JobRunner:
             )
         self._jobs = jobs
         self._registry = registry
-        self._queue = jobs.queue if queue is None else queue
+        given = jobs.queue if queue is None else queue
+        self._queue: JobQueue = given if given.shares_store else PausableQueue(jobs, given)
         self._queues = tuple(queues or sorted({"default", *(one.queue for one in registry)}))
         self._grace_s = grace_s
         self._stop_grace_s = stop_grace_s
@@ -133,7 +134,6 @@ class JobRunner:
             jobs.observe(self._mirror)
         if self._feed is not None:
             jobs.observe(self._feed)
-            # A queue that does not say so may well be durable.
             if not jobs.log.is_durable and getattr(self._queue, "is_durable", True):
                 warnings.warn(
                     "a log in memory behind a queue that may outlive it: after a restart the queue hands out runs that no "

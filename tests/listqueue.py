@@ -25,6 +25,7 @@ class ListQueue:
         self._clock = clock
         self._waiting: list[bytes] = []
         self._is_closed = False
+        self.put_back = 0  # how often a run was
         self._changed = threading.Condition()
 
     def enqueue(self, run: JobRun) -> None:
@@ -78,6 +79,7 @@ class ListQueue:
 
     def _settle(self, run: JobRun, error: BaseException | None, delay_s: float) -> None:
         if error is not None:
+            self.put_back += 1
             later = max(run.scheduled_at, self._clock() + timedelta(seconds=delay_s)) if delay_s else run.scheduled_at
             with suppress(QueueClosed):
                 self.enqueue(msgspec.structs.replace(run, scheduled_at=later))

@@ -460,3 +460,58 @@ def test_registries_do_not_mix(runners: Runners) -> None:
     ended = runners.ended(runners.jobs.submit("render"), runners.jobs.submit("mix", queue="mixes"))
 
     assert ["rendered", "mixed"] == [job.result for job in ended]
+
+
+# pauses
+
+
+@pytest.mark.parametrize("what", [{"job": "render"}, {"queue": "slow"}])
+@pytest.mark.parametrize("kind", [MemoryQueue, ListQueue])
+def test_what_is_paused_is_not_taken_from_a_foreign_queue(runners: Runners, kind: Any, what: dict[str, str]) -> None:
+    """A kind of job or a queue waits, and no try is counted, whatever else runs meanwhile; resumed, it runs."""
+    runners.queue = kind()
+    runners.registry.job("render", queue="slow")(lambda ctx: None)
+    runners.registry.job("mix")(lambda ctx: None)
+    runners.jobs.pause(**what, actor="ann", reason="disk full")
+    runners.start()
+
+    waits = runners.jobs.submit("render")
+    runners.ended(*[runners.jobs.submit("mix") for _ in range(20)])
+    before = runners.jobs.job(waits)
+    runners.jobs.resume(**what)
+    [after] = runners.ended(waits)
+
+    assert ("queued", 0) == (before.state, before.starts)
+    assert ("succeeded", 1) == (after.state, after.starts)
+
+
+def test_a_pause_while_a_foreign_queue_is_waited_for(runners: Runners, lists: ListQueue) -> None:
+    """What is submitted after the pause has returned is not begun, though the wait for it had begun before."""
+    runners.registry.job("render")(lambda ctx: None)
+    runners.start()
+    first = runners.jobs.submit("render")
+    runners.ended(first)
+
+    runners.jobs.pause(job="render")
+    paused = runners.jobs.submit_many([{"name": "render"}] * 10)
+    runners.wait(lambda: len(lists) == 10 and lists.put_back >= 10)
+    states = {runners.jobs.job(job_id).state for job_id in paused}
+    runners.jobs.resume(job="render")
+    ended = runners.ended(*paused)
+
+    assert {"queued"} == states
+    assert {("succeeded", 1)} == {(job.state, job.starts) for job in ended}
+
+
+def test_a_stop_while_all_is_paused(runners: Runners, lists: ListQueue) -> None:
+    """A runner whose every queue is paused ends as soon as any other."""
+    runners.registry.job("render")(lambda ctx: None)
+    runners.jobs.pause(queue="default")
+    runner = runners.start()
+    job_id = runners.jobs.submit("render")
+
+    began = time.monotonic()
+    runner.stop()
+
+    assert time.monotonic() - began < PATIENCE_S / 4
+    assert "queued" == runners.jobs.job(job_id).state
