@@ -311,6 +311,34 @@ def test_del_04_a_redelivery_after_the_success_is_refused(workers: Machine) -> N
     assert before == second.job(job_id)
 
 
+@pytest.mark.parametrize(("over", "says"), [("succeeded", "succeeded already"), ("canceled", "canceled")])
+def test_del_06_a_duplicate_is_no_failure_to_who_delivers_it(workers: Machine, over: str, says: str) -> None:
+    """DEL-06: an endpoint that is pushed tasks tells a duplicate by its type, answers that it is dealt with, and runs nothing."""
+    process = workers.start()
+    job_id = process.submit("render", external=True)
+    calls = 0
+
+    def endpoint(delivered: str) -> tuple[int, str]:
+        nonlocal calls
+        try:
+            with process.attempt(delivered):
+                calls += 1
+        except (errors.AlreadySucceeded, errors.AlreadyCanceled) as refused:
+            return 200, str(refused)
+        return 204, ""
+
+    if over == "canceled":
+        process.cancel(job_id)
+    else:
+        assert (204, "") == endpoint(job_id)
+    before = process.job(job_id), calls
+    status, body = endpoint(job_id)
+
+    assert 200 == status
+    assert says in body
+    assert before == (process.job(job_id), calls)
+
+
 def test_ret_01_the_try_is_carried_on_over_restarts(workers: Machine) -> None:
     """RET-01: each process counts on from the last, and the job was queued when it was first."""
     seen: list[tuple[int, int, Any]] = []

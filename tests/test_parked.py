@@ -154,8 +154,10 @@ def test_an_event_of_another_slot_parks_the_job(world: World) -> None:
     assert ["another slot" in entry.parked.error for entry in entries(world)] == [True]
 
 
-def test_a_fold_that_raises_three_times_parks_the_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold that raises is tried three times for its event, then the job is parked with the error."""
+def test_del_07_a_fold_that_raises_three_times_parks_the_job(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DEL-07: a fold that raises is tried three times for its event, then the job is parked, loudly; others go on."""
     good, bad = world.jobs.submit("render"), world.jobs.submit("render")
     world.work(bad)
     tried: list[int] = []
@@ -169,9 +171,12 @@ def test_a_fold_that_raises_three_times_parks_the_job(world: World, monkeypatch:
         return fold(events, job, job_id=job_id)
 
     monkeypatch.setattr(folding, "fold", broken)
-    world.projector().run_once()
+    with caplog.at_level(logging.ERROR):
+        world.projector().run_once()
 
     [entry] = entries(world)
+    assert f"job_id={bad} version=3" in caplog.text
+    assert 1 == world.jobs.counts.snapshot()["parked"]
     assert (bad, 3, "ZeroDivisionError: in the fold") == (entry.parked.job_id, entry.parked.version, entry.parked.error)
     assert 1 + 3 == len(tried)  # once with its whole batch
     assert world.expected(good) == world.stored(good)

@@ -1,12 +1,13 @@
 """The log in Postgres: what its readers are promised, its set-up and schema, and what its errors say."""
 
+import itertools
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -20,7 +21,7 @@ from jobevents.backends.postgresurl import parse
 from jobevents.errors import Conflict, JobEventsError, KeyTaken, Misconfigured, PermissionDenied, Unavailable
 from jobevents.events import JobProgressed, JobRecorded, new_event_id
 from jobevents.job import fold
-from jobevents.log import EventLog
+from jobevents.log import EventLog, Record
 from jobevents.store import JobLog
 from jobevents.testing.log_events import AT, note, queued
 from projections.index import Index
@@ -92,8 +93,8 @@ def hold_commits(admin: Admin, url: str) -> None:
     """)
 
 
-def test_an_event_that_commits_late_is_not_passed_over(admin: Admin, fresh: str) -> None:
-    """An event has its id and its commit is held: until it can be seen, no other event gets a higher id and is seen."""
+def test_prj_03_an_event_that_commits_late_is_not_passed_over(admin: Admin, fresh: str) -> None:
+    """PRJ-03: an event has its id and its commit is held: until it can be seen, no other event gets a higher id and is seen."""
     hold_commits(admin, fresh)
     with (
         closing(opened(fresh)) as slow,
@@ -114,6 +115,35 @@ def test_an_event_that_commits_late_is_not_passed_over(admin: Admin, fresh: str)
 
         assert [] == seen_meanwhile
         assert ["slow", "fast"] == [next(feed).job_id for _ in range(2)]
+
+
+@pytest.mark.slow
+def test_prj_03_twenty_writers_and_a_reader(postgres_url: str) -> None:
+    """PRJ-03: of 20 writers over four connections' pools, 500 events each, a reader that goes on after the last sees 10,000."""
+    logs = [opened(postgres_url) for _ in range(4)]
+    total = 20 * 500
+
+    def write(number: int) -> None:
+        for version in range(1, 501):
+            logs[number % 4].append([note(f"job-{number}", version)])
+
+    def follow() -> list[Record]:
+        return list(itertools.islice(feed, total))
+
+    with ExitStack() as stack:
+        reader = stack.enter_context(closing(opened(postgres_url)))
+        pool = stack.enter_context(ThreadPoolExecutor(21))
+        feed = stack.enter_context(reader.subscribe())
+        following = pool.submit(follow)
+        for writing in [pool.submit(write, number) for number in range(20)]:
+            writing.result(120)
+        seen = following.result(20)
+        stored = list(reader.scan())
+    for log in logs:
+        log.close()
+
+    assert total == len(seen) == len({(record.job_id, record.version) for record in seen})
+    assert stored == seen
 
 
 def test_a_vacuum_and_a_writer_do_not_wait_for_each_other(admin: Admin, fresh: str) -> None:

@@ -1,5 +1,6 @@
 """The relay: every event of a log in a database reaches the bus, from a place that never skips."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -103,16 +104,21 @@ def test_every_event_reaches_the_bus_by_itself(url: str, bus: InProcessBus) -> N
     assert stored == {(one.notice.job_id, one.notice.version): one.notice.data for one in found if one.notice}
 
 
-def test_a_process_that_ends_has_sent_everything(url: str, bus: InProcessBus) -> None:
-    """The close waits until what was appended is out (DEL-09)."""
-    with connect(url, bus=bus) as jobs:
+@pytest.mark.parametrize("ending", [None, ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_del_09_a_process_that_ends_has_sent_everything(
+    url: str, bus: InProcessBus, ending: type[BaseException] | None
+) -> None:
+    """DEL-09: the close waits until what was appended is out, also one by an exception."""
+    with pytest.raises(ending) if ending else contextlib.nullcontext(), connect(url, bus=bus) as jobs:
         work(jobs, 16)
+        if ending:
+            raise ending
 
     assert 48 == len(set(received(bus)))
 
 
-def test_what_was_there_before_the_bus_is_sent_too(url: str, bus: InProcessBus, tmp_path: Path) -> None:
-    """The first relay begins with the log's first event."""
+def test_del_09_what_nobody_sent_is_sent_by_the_next(url: str, bus: InProcessBus, tmp_path: Path) -> None:
+    """DEL-09: what a process had not sent, or had no bus for, is: the first relay begins with the log's first event."""
     if url.startswith("memory"):
         url = f"sqlite:///{tmp_path}/other.db"
     with connect(url) as jobs:

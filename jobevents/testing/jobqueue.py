@@ -27,7 +27,7 @@ from jobevents.errors import QueueClosed
 from jobevents.queue import JobQueue, Reservation
 from jobevents.testing.clock import START
 from jobevents.testing.jobqueue_threads import JobQueueThreads
-from jobevents.testing.runs import Elapse, run
+from jobevents.testing.runs import SPELLINGS, Elapse, run
 
 
 class JobQueueContract(JobQueueThreads):
@@ -96,6 +96,22 @@ class JobQueueContract(JobQueueThreads):
             elapse(1)
 
         assert [(int(delay), "a")] == handed_out
+
+    def test_tim_02_one_instant_in_three_zones(self, queue: JobQueue, elapse: Elapse) -> None:
+        """TIM-02: runs wanted at one instant are due together, however it is written, and come back with a zone."""
+        for number, when in enumerate(SPELLINGS):
+            queue.enqueue(run(f"a{number}", scheduled_at=when + timedelta(seconds=10)))
+
+        elapse(9.999)
+        early = self.take(queue)
+        elapse(0.001)
+        reservations = queue.reserve(limit=5, timeout_s=0)
+
+        assert [] == early
+        assert ["a0", "a1", "a2"] == [one.run.id for one in reservations]
+        assert {START + timedelta(seconds=10)} == {one.run.scheduled_at for one in reservations}
+        for one in reservations:
+            self.handle(queue, one)
 
     @pytest.mark.parametrize(
         "when", [START + timedelta(days=30), datetime(9999, 12, 31, tzinfo=UTC)], ids=["a month", "the end of time"]

@@ -13,7 +13,7 @@ from jobevents.errors import Conflict, NotFound
 from jobevents.store import Cutoffs, JobLog, JobStore
 from jobevents.testing.blob_races import together
 from jobevents.testing.clock import START
-from jobevents.testing.runs import FINAL, changed, ended, listed, run
+from jobevents.testing.runs import FINAL, SPELLINGS, changed, ended, listed, run
 
 SPACING = 1_000_000  # of the numbers of two attempts' lines
 
@@ -143,6 +143,20 @@ class JobStoreLogs:
         store.create(ended(finished_at=days(7)))
 
         assert 0 == store.purge(days(7), days(7))
+
+    def test_tim_02_one_instant_in_three_zones(self, store: JobStore) -> None:
+        """TIM-02: what is listed, in which order and what is purged follows the instant, however it is written."""
+        for number, when in enumerate(SPELLINGS):
+            store.create(ended(f"a{number}", created_at=when, finished_at=when))
+        read = [store.get(f"a{number}") for number in range(3)]
+        since = [listed(store, from_=when, to=when) for when in SPELLINGS]
+        kept = [store.purge(when, when) for when in SPELLINGS]
+
+        assert {(START, START)} == {(one.created_at, one.finished_at) for one in read}
+        assert all(one.created_at.tzinfo is not None for one in read)
+        assert [["a2", "a1", "a0"]] * 3 == since
+        assert [0, 0, 0] == kept
+        assert 3 == store.purge(SPELLINGS[0] + timedelta(microseconds=1), START)
 
     def test_many_are_purged(self, store: JobStore) -> None:
         """More than one batch goes, and a second purge finds nothing."""

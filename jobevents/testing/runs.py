@@ -1,7 +1,7 @@
 """Runs to try a store or a queue with: one with every field set, and short ways to make more."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import timedelta, timezone
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,6 +12,9 @@ from jobevents.testing.clock import START
 Elapse: TypeAlias = Callable[[float], object]
 """Let so many seconds pass by the clock in use; a negative number sets it back."""
 
+SPELLINGS = tuple(
+    START.astimezone(timezone(timedelta(hours=hours))) for hours in (-8, 0, 5.5)
+)  # one instant, three zones
 FINAL = ("succeeded", "failed", "canceled", "skipped")
 WHOLE = JobRun(
     id="render-20260801-115500-0123456789ab",
