@@ -557,7 +557,14 @@ def test_the_password_is_used(postgres: Cluster, fresh: str, admin: Admin) -> No
     """A password in the URL, percent-encoded, opens the database."""
     schema = schema_of(fresh)
     admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO secured; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO secured")
-    connect(postgres.url(f"secured:{PASSWORD.replace(' ', '%20')}", schema=schema)).close()
+    password = PASSWORD.replace(" ", "%20")
+
+    with connect(postgres.url(f"secured:{password}", schema=schema)) as jobs:
+        job_id = jobs.submit("render")
+
+    with connect(fresh) as jobs:
+        assert "queued" == jobs.get(job_id).state
+    assert PermissionDenied is type(refused(postgres.url("secured:other", schema=schema)))
 
 
 def test_a_database_that_is_not_there(postgres: Cluster) -> None:

@@ -24,7 +24,7 @@ from jobevents.testing import BlobsContract, LeasesContract, LogContract
 from jobevents.testing.log_events import AT
 from jobevents.workers import Leases
 from tests import test_runs
-from tests.test_recorders import WithoutIds
+from tests.test_recorders import Subscribes, WithoutIds
 
 pytest_plugins = ("tests.postgres",)
 pytestmark = pytest.mark.services
@@ -112,9 +112,8 @@ class TestPostgresAggregate(Postgres, AggregateRecorderTestCase):
         return WithoutIds(super().create_recorder())
 
 
-class TestPostgresApplication(Postgres, ApplicationRecorderTestCase):
-    def test_insert_subscribe(self) -> None:
-        self.optional_test_insert_subscribe()
+class TestPostgresApplication(Subscribes, Postgres, ApplicationRecorderTestCase):
+    pass
 
 
 class TestPostgresTracking(Postgres, TrackingRecorderTestCase):
