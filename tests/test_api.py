@@ -19,7 +19,7 @@ from jobevents.errors import Canceled, Corrupt, JobEventsError, Misconfigured, P
 from jobevents.jobs import Jobs
 from jobevents.records import status_bytes
 from jobevents.testing.faults import Call, FailingBlobs
-from projections.api import create_app, routes
+from projections.api import create_app
 from projections.api.access import READ_ONLY, Anonymous, Identity, NotIdentified, check_bind
 from projections.api.openapi import document
 from projections.api.problems import Problem
@@ -383,13 +383,12 @@ def test_reading_what_one_wrote(api: Client, past: Past, jobs: Jobs) -> None:
     assert (200, "canceled") == (answer.status_code, answer.json()["state"])
 
 
-def test_waiting_in_vain(api: Client, past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_in_vain(jobs: Jobs, past: Past) -> None:
     """What does not come in time is said to be not there yet."""
-    monkeypatch.setattr(routes, "WAIT_S", 0.1)
+    with client_of(create_app(jobs, wait_s=0.1)) as api:
+        answer = api.get(f"/api/jobs/{past.waiting}?wait_for=9")
 
-    answer = api.get(f"/api/jobs/{past.waiting}?wait_for=9")
-
-    assert (503, "not_yet") == (answer.status_code, _problem(answer).code)
+    assert (412, "not_yet") == (answer.status_code, _problem(answer).code)
 
 
 # the whole

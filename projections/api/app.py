@@ -21,12 +21,12 @@ from jobevents.jobs import Jobs
 from jobevents.registry import Registry
 from jobevents.status import Status
 from jobevents.times import format_time
-from projections.api import parameters, routes
+from projections.api import parameters
 from projections.api.access import Access, Anonymous, Identity, check_role
 from projections.api.metrics import Metrics
 from projections.api.problems import NotYet, Refusal, refusal_by_status, refusal_of
 from projections.api.questions import Questions
-from projections.api.routes import JSON, ROUTES, Desk, Given, Reply, Route
+from projections.api.routes import JSON, ROUTES, WAIT_S, Desk, Given, Reply, Route
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -52,6 +52,7 @@ def create_app(
     registry: Registry | None = None,
     record: type[Status] = Status,
     threads: int = THREADS,
+    wait_s: float = WAIT_S,
 ) -> ASGIApp:
     """Return the API over these jobs, to be served, or mounted anywhere in an app of your own; it closes nothing.
 
@@ -61,9 +62,10 @@ def create_app(
         registry: the kinds of jobs, for schedules.
         record: Status, or the service's subclass of it, as lists show jobs.
         threads: how many requests read at once.
+        wait_s: how long `wait_for` waits at most.
     """
     questions = Questions(jobs, registry=registry, record=record)
-    server = _Server(Desk(questions, Metrics(questions)), access or Anonymous(), threads)
+    server = _Server(Desk(questions, Metrics(questions)), access or Anonymous(), threads, wait_s)
     return Starlette(
         routes=[
             # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
@@ -77,10 +79,11 @@ def create_app(
 class _Server:
     """What all routes of one app have in common."""
 
-    def __init__(self, desk: Desk, access: Access, threads: int) -> None:
+    def __init__(self, desk: Desk, access: Access, threads: int, wait_s: float) -> None:
         self._desk = desk
         self._access = access
         self._threads = threads
+        self._wait_s = wait_s
         self._limiter: RunVar[CapacityLimiter] = RunVar("jobevents-api-threads")  # one for each event loop
 
     def endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
@@ -124,10 +127,10 @@ class _Server:
         wanted = given.values.get("wait_for")
         if route.waits is None or wanted is None:
             return
-        ends = time.monotonic() + routes.WAIT_S
+        ends = time.monotonic() + self._wait_s
         while (found := await self._in_thread(route.waits, self._desk.questions, given)) < wanted:
             if time.monotonic() >= ends:
-                raise NotYet(f"waited in vain wait_for={wanted} found={found} waited_s={routes.WAIT_S:g}")
+                raise NotYet(f"waited in vain wait_for={wanted} found={found} waited_s={self._wait_s:g}")
             await sleep(_LOOK_S)
 
     async def _in_thread(self, call: Callable[[*Ts], T], *args: *Ts) -> T:

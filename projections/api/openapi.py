@@ -21,6 +21,7 @@ _STATUSES: Final = {
     403: "The caller may not do this.",
     404: "There is no such thing.",
     405: "Not in this way.",
+    412: "What was waited for has not come in time; ask again.",
     500: "What is stored cannot be read.",
     503: "Not now; ask again.",
 }
@@ -56,7 +57,7 @@ def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
 
 def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     summary, _, rest = route.about.partition("\n\n")
-    statuses = {*_ALWAYS, *route.refusals, *((401, 403) if route.role else ())}
+    statuses = {*_ALWAYS, *route.refusals, *((401, 403) if route.role else ()), *((412,) if route.waits else ())}
     problem = {"application/json": {"schema": refs[Problem]}}
     responses: dict[str, Any] = {
         "200": {

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -11,9 +11,15 @@ from jobevents.boundary import check_name
 from jobevents.errors import InvalidValue
 from jobevents.ids import shown
 from jobevents.times import to_datetime
+from projections.asof import parse
 
-MAX_INT: Final = 2**63 - 1  # what a column of a database holds
+MAX_INT: Final = 2**62  # with some more to it, still what a column of a database holds
 
+_MOMENT: Final = (  # as `asof.parse` reads it, but for days that no month has
+    r"^([#@][1-9][0-9]{0,17}|-[0-9]{1,9}[smhd]"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:[0-9]{2}))$"
+)
+_ANY_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile(r"[0-9]{1,19}").fullmatch
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}").fullmatch
 
@@ -83,8 +89,8 @@ def instant(name: str, about: str) -> Parameter:
 def moment(name: str, about: str) -> Parameter:
     """Return a parameter that is a moment of the past, as text; "" where it is not given."""
     examples = ["2026-11-28T09:14Z", "-15m", "@1234"]
-    schema = {"type": "string", "maxLength": 64, "examples": examples}
-    return Parameter(name=name, about=about, schema=schema, read=lambda _, text: text, default="")
+    schema = {"type": "string", "pattern": _MOMENT, "examples": examples}
+    return Parameter(name=name, about=about, schema=schema, read=_moment, default="")
 
 
 def id_start(name: str, about: str) -> Parameter:
@@ -125,6 +131,11 @@ def read_all(parameters: Sequence[Parameter], given: Iterable[tuple[str, str]]) 
 
 def _name(name: str, text: str) -> str:
     return check_name(name, text, optional=True)
+
+
+def _moment(_: str, text: str) -> str:
+    parse(text, _ANY_DAY)
+    return text
 
 
 def _instant(name: str, text: str) -> datetime:

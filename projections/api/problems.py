@@ -48,7 +48,7 @@ _KINDS: dict[type[BaseException], _Kind] = {
     NotIdentified: _Kind(401, "not_identified", "who are you?", "send an Authorization header"),
     NotAllowed: _Kind(403, "not_allowed", "not allowed", "ask whoever runs this for the role"),
     CannotFilter: _Kind(400, "cannot_filter", "cannot filter so", "see /api/features for what this log can filter"),
-    NotYet: _Kind(503, "not_yet", "not there yet", "ask again; is jobevents project running?"),
+    NotYet: _Kind(412, "not_yet", "not there yet", "ask again; is jobevents project running?"),
     InvalidJobId: _Kind(400, "invalid_job_id", "no job has such an id", "give a job's id exactly"),
     InvalidValue: _Kind(400, "invalid_value", "invalid request", "mend the request as the reason says"),
     Gone: _Kind(404, "deleted", "job was deleted", "its events are kept: see /api/jobs/{id}/events"),
@@ -65,7 +65,7 @@ BY_STATUS: dict[int, _Kind] = {
     404: _Kind(404, "no_such_place", "no such place", "see /openapi.json for what there is"),
     405: _Kind(405, "wrong_method", "not to be asked in this way", "see /openapi.json for the method"),
 }
-RETRY_AFTER_S = 1  # with 503
+RETRY_AFTER_S = 1  # with 503 and 412
 
 
 class Refusal(NamedTuple):
@@ -80,7 +80,7 @@ def refusal_of(error: BaseException) -> Refusal:
     """Return what a caller is told of an error; of one that is not ours, only that it happened."""
     kind = next((_KINDS[base] for base in type(error).__mro__ if base in _KINDS), _UNEXPECTED)
     why = str(error) if isinstance(error, JobEventsError) else "something that nobody expected; it was logged"
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if kind.status == 503 else {}
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if kind.status in (412, 503) else {}
     if isinstance(error, NotIdentified):
         headers["WWW-Authenticate"] = error.challenge
     return Refusal(kind.status, Problem(kind.error, kind.code, why, kind.remedy), headers)

@@ -24,7 +24,7 @@ from projections.index import DEFAULT_PER_PAGE, MAX_PER_PAGE
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"  # as Prometheus reads it
-WAIT_S: Final = 10.0  # how long `wait_for` waits at most
+WAIT_S: Final = 10.0  # how long `wait_for` waits at most, where the app is not told otherwise
 
 MAX_STEP_S: Final = 366 * 24 * 3600
 
