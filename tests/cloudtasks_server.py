@@ -110,6 +110,7 @@ class CloudTasksServer:
         """
         answers: Counter[int] = Counter()
         under_way: set[str] = set()
+        waits: dict[str, tuple[float, float]] = {}  # name -> not before, and how long it waited for that
         end = time.monotonic() + patience_s
 
         def attempt(task: Any, *, is_copy: bool) -> None:
@@ -120,14 +121,21 @@ class CloudTasksServer:
                     under_way.discard(task.name)
                 if 200 <= status < 300 and self.tasks.pop(task.name, None) is not None:
                     self.done.add(task.name)
+                wait_s = min(1.0, 2 * waits.get(task.name, (0.0, 0.05))[1])  # the service's first: 0.1 s
+                waits[task.name] = time.monotonic() + wait_s, wait_s
                 self._changed.notify_all()
 
         with ThreadPoolExecutor(threads) as pool:
             while not until():
                 assert time.monotonic() < end, f"not all was delivered {answers} {len(self.tasks)}"
                 with self._changed:
-                    due = [task for name, task in self.tasks.items() if name not in under_way and _is_due(task)]
-                    due = due[: 2 * threads - len(under_way)]
+                    now = time.monotonic()
+                    due = [
+                        task
+                        for name, task in self.tasks.items()
+                        if name not in under_way and waits.get(name, (0.0, 0.0))[0] <= now and _is_due(task)
+                    ]
+                    due = due[: max(0, 2 * threads - len(under_way))]
                     under_way |= {task.name for task in due}
                 for task in due:
                     if rng.random() < twice:
