@@ -21,6 +21,7 @@ from projections.chunks import Chunks
 from projections.ledger import UNKNOWN, Entry, Ledger
 from projections.manifest import ALL, LETTERS, ManifestBlob, root_of, sequence_of
 from projections.parked import list_parked
+from projections.positions import Positions
 from projections.proof import Flaw, Proof, chain_of
 from projections.statusswap import Place, version_in
 
@@ -118,25 +119,27 @@ class StatusCheck:
 
     is_view = True
 
-    def __init__(self, log: EventLog, blobs: Blobs, prefix: str, position: int | None, bulk: Bulk) -> None:
+    def __init__(self, log: EventLog, blobs: Blobs, prefix: str, bulk: Bulk, positions: Positions | None) -> None:
         """Look at the statuses below a prefix.
 
         Args:
-            position: place in the log up to which a projector says that all statuses are stored; 0: none does; None: the
-                log has no one order.
+            positions: how far a projector says that all statuses are stored, if one ever did; None: the log has no one order,
+                and each status has to be of the end.
         """
         self.checked = Checked("status", "statuses")
         self._log = log
         self._blobs = blobs
         self._live = Place(f"{prefix}/jobs/" if prefix else "jobs/")
-        self._position = position
+        self._positions = positions
+        self._position = 0  # 0: no projector says how far
         self._bulk = bulk
         self._prefix = prefix
         self._parked: Mapping[str, str] = {}
         self._is_kept = False
 
     def begin(self, ledger: Ledger) -> None:
-        """See whether there are statuses, and which jobs are parked."""
+        """See whether there are statuses, how far they are, and which jobs are parked."""
+        self._position = self._positions.stored("status") if self._positions else 0
         self._is_kept = bool(self._position) or next(self._live.job_ids(self._blobs), None) is not None
         if not self._is_kept:
             self.checked.note = "no status was ever written; jobevents project writes them"
@@ -147,6 +150,8 @@ class StatusCheck:
         """Hold each job's status against the fold: one read a job, many at once."""
         if not self._is_kept:
             return
+        if not self._position and self._positions and any(proof.owed is not None for proof in proofs):
+            self._position = self._positions.stored("status")  # a second look: a projector may have begun meanwhile
         blobs = self._bulk.get([self._live.name(proof.job_id) for proof in proofs])
         for proof, blob in zip(proofs, blobs, strict=True):
             self.checked.looked_at += blob is not None
@@ -164,6 +169,7 @@ class StatusCheck:
         if job is None or standing:  # the log's own flaw; or a person had an event passed over
             return "", ""
         owed = proof.version_at(self._position) if self._position else proof.version
+        owed = owed if proof.owed is None else min(owed, proof.owed)
         if blob is None:
             if not owed or self._is_gone_at(proof, owed):
                 return ("", "") if job.state == DELETED else ("waits", "")

@@ -33,6 +33,7 @@ class Proof(msgspec.Struct):
     events: list[Event]  # decoded, as far as the history can be read without a gap
     job: Job | None  # folded to its end; None when it cannot be
     flaws: list[Flaw] = []
+    owed: int | None = None  # version that views have to have, at the least; None: the last one
 
     @property
     def version(self) -> int:

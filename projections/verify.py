@@ -22,12 +22,12 @@ from projections.checks import Check, Checked, IndexCheck, RowCheck, StatusCheck
 from projections.ledger import Ledger, Line
 from projections.positions import TrackedPositions, Tracker
 from projections.proof import Flaw, Proof, chain_of, prove
+from projections.secondlook import SecondLook
 
 BATCH = 2000  # events looked at together, of whole jobs
 KEPT = 1000  # flaws of one check that are named; the rest is counted
 MENDED = ("absent", "behind", "differs", "stray", "unreadable")  # kinds of flaws that a status made anew takes away
 DOUBTFUL = ("ahead", "altered")  # kinds that say that the log is not what it was
-LOOKS = 3  # at a job that may have gone on meanwhile
 
 
 @runtime_checkable
@@ -78,6 +78,7 @@ def verify(
     others: Sequence[Check] = (),
     on_progress: Callable[[int, int], None] = lambda _, __: None,
     threads: int = THREADS,
+    patience_s: float | None = None,
     rng: random.Random | None = None,
 ) -> Report:
     """Prove the log, and hold everything that is made from it against it.
@@ -92,6 +93,7 @@ def verify(
         others: more to hold against the log, such as an archive of it.
         on_progress: called with (events proved, events in the log or in what was picked).
         threads: reads of statuses under way at once.
+        patience_s: how long a view may take to have an event that is hardly a minute old; 1 s, or what the store needs.
         rng: picks the sample.
 
     Raises:
@@ -105,7 +107,7 @@ def verify(
     if known is not None and not jobs.log.ordered:
         raise Misconfigured("this log has no one order over all jobs, so that an older root cannot be found in it")
     with Ledger() as ledger, Bulk(jobs.blobs, threads) as bulk:
-        run = _Run(jobs, ledger, bulk, known=known, floors=floors, others=others)
+        run = _Run(jobs, ledger, bulk, known=known, floors=floors, others=others, patience_s=patience_s)
         run.look(_some(jobs, only, sample, rng or random.Random(), on_progress))  # noqa: S311  # no secret
         return run.finish(whole=not only and not sample)
 
@@ -122,13 +124,13 @@ class _Run:
         known: Root | None,
         floors: Floors | None,
         others: Sequence[Check],
+        patience_s: float | None,
     ) -> None:
         recorder = jobs.log.recorder
-        is_followed = jobs.log.ordered and isinstance(recorder, Tracker)
         self._head = int(jobs.log.last_cursor() or 0) if jobs.log.ordered else None
         self._index = IndexCheck(jobs.log, jobs.blobs, jobs.prefix)
-        stored = TrackedPositions(recorder).stored("status") if is_followed and isinstance(recorder, Tracker) else None
-        status = StatusCheck(jobs.log, jobs.blobs, jobs.prefix, stored, bulk)
+        tracked = TrackedPositions(recorder) if jobs.log.ordered and isinstance(recorder, Tracker) else None
+        status = StatusCheck(jobs.log, jobs.blobs, jobs.prefix, bulk, tracked)
         rows = [RowCheck(jobs)] if jobs.log.ordered else []  # else runs are folded when they are asked for
         self._checks: list[Check] = [*rows, status, self._index, *others]
         self._jobs = jobs
@@ -139,7 +141,7 @@ class _Run:
         self._log = Checked("log", "events")
         self._root = Checked("root", "root")
         self._flaws: list[Flaw] = []
-        self._again: dict[str, set[str]] = {}  # job -> views that did not agree at the first look
+        self._doubts = SecondLook(jobs, self._prove, patience_s=patience_s)
         self.jobs = self.deleted = self.erased = 0
 
     def look(self, histories: Iterable[list[Record]]) -> None:
@@ -173,7 +175,7 @@ class _Run:
         for check in self._checks:
             for flaw in check.examine(batch):
                 if check.is_view:
-                    self._again.setdefault(flaw.job_id, set()).add(check.checked.name)
+                    self._doubts.add(check, flaw)
                 else:
                     self._keep(check.checked, flaw)
 
@@ -184,8 +186,11 @@ class _Run:
 
     def finish(self, *, whole: bool) -> Report:
         """Look again at what may have gone on meanwhile, and at what needs all jobs; return what came of it."""
-        for job_id, names in self._again.items():
-            self._look_again(job_id, names)
+        counted = [(check.checked, check.checked.looked_at) for check in self._checks]
+        for check, flaw in self._doubts.flaws():
+            self._keep(check.checked, flaw)
+        for checked, looked_at in counted:  # at the first look
+            checked.looked_at = looked_at
         for check in self._checks:
             for flaw in check.finish(self._ledger, whole=whole):
                 self._keep(check.checked, flaw)
@@ -208,22 +213,6 @@ class _Run:
             checks=[*checks, self._root] if self._known else checks,
             flaws=self._flaws,
         )
-
-    def _look_again(self, job_id: str, names: Collection[str]) -> None:
-        """Look at a job whose views did not agree, until they do or have not moved."""
-        checks = [check for check in self._checks if check.checked.name in names]
-        before = [(check.checked, check.checked.looked_at, check.checked.behind) for check in checks]
-        for look in range(LOOKS):
-            for checked, looked_at, behind in before:
-                checked.looked_at, checked.behind = looked_at, behind
-            proof = self._prove(self._jobs.log.records_of(job_id))
-            found = [(check, flaw) for check in checks for flaw in check.examine([proof])]
-            if not found or look == LOOKS - 1 or self._jobs.log.read_raw(job_id)[-1].version == proof.version:
-                break
-        for checked, looked_at, _ in before:
-            checked.looked_at = looked_at  # it was counted at the first look
-        for check, flaw in found:
-            self._keep(check.checked, flaw)
 
     def _hold_against(self, known: Root) -> None:
         self._root.looked_at = 1

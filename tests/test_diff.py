@@ -23,6 +23,12 @@ from tests.tampering import Memory, altered
 from tests.test_verify import put_status
 
 
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong here stays wrong: nothing is on its way."""
+    monkeypatch.setattr("projections.secondlook.PATIENCE_S", 0.0)
+
+
 @pytest.fixture
 def lived(jobs: Jobs) -> Jobs:
     """A job of each life, one that ran to its end, and both views."""

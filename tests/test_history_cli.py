@@ -40,6 +40,12 @@ number = 7
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong here stays wrong: nothing is on its way."""
+    monkeypatch.setattr("projections.secondlook.PATIENCE_S", 0.0)
+
+
 @pytest.fixture
 def job_id(jobevents: CommandLine) -> str:
     """A job that was started, asked to stop, and stopped, in a log with one of every life."""
@@ -222,6 +228,7 @@ def test_a_root_is_kept_and_found_again(jobevents: CommandLine, job_id: str) -> 
     assert 3 == jobevents("verify", "--sample", "3").json["jobs"]
 
 
+@pytest.mark.slow
 def test_a_build_beside_is_compared_and_promoted(jobevents: CommandLine, job_id: str) -> None:
     """Made, compared, swapped in and taken back by what each command says to type next."""
     jobevents("project", "--once")

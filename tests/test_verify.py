@@ -3,8 +3,10 @@
 import random
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +23,13 @@ from jobevents.job import fold
 from jobevents.jobs import Jobs
 from jobevents.records import status_bytes, status_name
 from jobevents.testing.strategies import histories
-from projections.checks import Checked
+from projections.bulk import Bulk
+from projections.checks import Checked, StatusCheck
 from projections.chunks import Chunk, Chunks
+from projections.ledger import Ledger
 from projections.manifest import ManifestBlob, root_of
-from projections.proof import Flaw
+from projections.proof import Flaw, prove
+from projections.secondlook import SecondLook
 from projections.statuswriter import snapshot
 from projections.verify import Report, verify
 from projections.verify import root_of as root_to_keep
@@ -43,6 +48,12 @@ class Night(NamedTuple):
     job_id: str  # queued, started, succeeded
     other: str
     tamper: Tamper
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong here stays wrong: nothing is on its way."""
+    monkeypatch.setattr("projections.secondlook.PATIENCE_S", 0.0)
 
 
 ORDERED = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)]
@@ -533,6 +544,82 @@ def test_statuses_written_inline_are_held_against_the_log(clock: Clock) -> None:
     assert {("status", "behind", "a-1", 3), ("status", "absent", "b-1", 3)} == found(report)
 
 
+def doubted(jobs: Jobs, job_id: str, **options: Any) -> list[str]:
+    """What a second look finds of a job's status after a first look found it behind."""
+    with Bulk(jobs.blobs, 1) as bulk, Ledger() as ledger:
+        check = StatusCheck(jobs.log, jobs.blobs, "", bulk, None)
+        check.begin(ledger)
+        second = SecondLook(jobs, prove, **options)
+        for flaw in check.examine([prove(jobs.log.records_of(job_id))]):
+            second.add(check, flaw)
+        return [flaw.kind for _, flaw in second.flaws()]
+
+
+def test_a_status_that_arrives_meanwhile_is_no_flaw(clock: Clock) -> None:
+    """It is waited for, and need not have what came since the first look."""
+    with connect("memory://", clock=clock) as jobs:
+        job_id = jobs.submit("render")
+        tell(jobs, job_id, partial(JobStarted, attempt=1))
+        put_status(jobs, job_id, version=1)
+
+        def goes_on(_: float) -> None:
+            put_status(jobs, job_id, version=2)
+            tell(jobs, job_id, make_annotated)
+
+        assert [] == doubted(jobs, job_id, patience_s=30.0, sleep=goes_on)
+
+
+def test_a_status_that_does_not_arrive_is_a_flaw(clock: Clock) -> None:
+    """When patience ends; at once of a job whose last event is long ago."""
+    with connect("memory://", clock=clock) as jobs:
+        job_id = jobs.submit("render")
+        tell(jobs, job_id, partial(JobStarted, attempt=1))
+        put_status(jobs, job_id, version=1)
+        slept: list[float] = []
+        ticks = iter(range(1000))
+
+        assert ["behind"] == doubted(jobs, job_id, patience_s=30.0, sleep=slept.append, monotonic=lambda: next(ticks))
+        assert slept
+        slept.clear()
+        clock.now += timedelta(minutes=2)
+        assert ["behind"] == doubted(jobs, job_id, patience_s=30.0, sleep=slept.append)
+        assert not slept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inline", [False, True])
+def test_nothing_is_wrong_while_everything_goes_on(
+    tmp_path: Path, inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs are run by several threads, statuses written by them or by a projector: each verification finds all right."""
+    monkeypatch.setattr("projections.secondlook.PATIENCE_S", 20.0)  # a machine that does much else
+    stop = threading.Event()
+    with connect(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal", inline=inline) as jobs:
+
+        def work() -> None:
+            while not stop.is_set():
+                with jobs.attempt(jobs.submit("render")) as attempt:
+                    attempt.progress(50, "half")
+
+        def follow() -> None:
+            wiring.projector(jobs, leased=False).run(stop)
+
+        threads = [threading.Thread(target=one) for one in (work, work, *([] if inline else [follow]))]
+        for thread in threads:
+            thread.start()
+        try:
+            reports = [verify(jobs)]
+            while reports[-1].jobs < 30:
+                reports.append(verify(jobs))
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+        assert [] == [flaw for report in reports for flaw in report.flaws]
+        assert verify(jobs).is_right
+
+
 def test_an_empty_log_is_right(jobs: Jobs) -> None:
     assert verify(jobs).is_right
 
@@ -560,7 +647,7 @@ def test_any_history_is_right_until_a_byte_is_changed(lives: list[list[Event]], 
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(events=histories())
 def test_the_row_of_any_history_is_what_it_folds_to(events: list[Event], kind: str) -> None:
     """No false alarm, whatever a row has to hold: long numbers, odd texts, times at the ends of the calendar."""
