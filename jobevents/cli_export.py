@@ -61,7 +61,7 @@ def export_events(
 
 def _told_of_export(done: export.Exported) -> str:
     resumed = f", {done.resumed_after} of them before" if done.resumed_after else ""
-    return f"{done.events} events of {done.jobs} jobs{resumed}, {done.lines} log lines, root {done.root}"
+    return f"{done.events} events of {done.jobs} jobs{resumed}, {done.lines} log lines, digest {done.digest}"
 
 
 def import_any(
@@ -104,7 +104,7 @@ def _told_of_file(report: Restored) -> str:
     whole = "" if report.is_whole else "; the file was cut short"
     lines = [
         f"{report.events} events imported, {report.known} known before, {report.lines} log lines{whole}",
-        f"root of the file {report.root}",
+        f"digest of the file {report.digest}",
     ]
     if report.refused:
         lines.append(f"{report.refused} jobs refused, all or the last of their events:")

@@ -48,7 +48,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     jobs: int  # first events among them
     lines: int  # log lines
-    root: str  # `codec.Root` over all events
+    digest: str  # `codec.Digest` over all events
 
 
 class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -122,7 +122,7 @@ def of_begin(begin: Begin) -> bytes:
 
 def of_end(end: End) -> bytes:
     """Return the last line of a file."""
-    return _own(END, f"end-{end.root}", end)
+    return _own(END, f"end-{end.digest}", end)
 
 
 def _own(type: str, id: str, data: msgspec.Struct, *, subject: str = "") -> bytes:

@@ -110,8 +110,8 @@ def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:
     return broken
 
 
-class Root:
-    """One hash over stored events in any order: two logs with the same root hold the same bytes in the same slots.
+class Digest:
+    """One hash over stored events in any order: two logs with the same digest hold the same bytes in the same slots.
 
     The hashes of all events are added up (AdHash, Bellare and Micciancio 1997), so it takes no memory, and neither the
     order of commits nor the backend shows in it.
@@ -131,9 +131,9 @@ class Root:
         self._sum += int.from_bytes(one.digest(), "big")
         self._count += 1
 
-    def copy(self) -> "Root":
+    def copy(self) -> "Digest":
         """Return another one over the same events."""
-        other = Root()
+        other = Digest()
         other._sum, other._count = self._sum, self._count
         return other
 

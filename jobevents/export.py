@@ -2,7 +2,7 @@
 
 The first line says up to which event the file goes, fixed when it is begun: what is committed later is not in it. (A log without
 one order over all jobs has no such place: all that was committed before is in the file, and some of what came meanwhile.) The
-last line counts, and has the root hash; a file without it is not whole. Two exports of one log are the same bytes. Memory is
+last line counts, and has the digest hash; a file without it is not whole. Two exports of one log are the same bytes. Memory is
 constant.
 """
 
@@ -44,7 +44,7 @@ class Exported(msgspec.Struct, kw_only=True):
     events: int = 0
     jobs: int = 0
     lines: int = 0  # log lines
-    root: str = ""  # hash over all events: an import of the file gives a log with the same
+    digest: str = ""  # hash over all events: an import of the file gives a log with the same
     resumed_after: int = 0  # events that were in the file before
 
 
@@ -54,23 +54,23 @@ class Totals:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.events = self.jobs = self.lines = 0
-        self.root = codec.Root()
+        self.digest = codec.Digest()
 
     def add(self, record: Record) -> None:
         """Count an event."""
         self.events += 1
         self.jobs += record.version == 1
-        self.root.add(record.job_id, record.version, record.data)
+        self.digest.add(record.job_id, record.version, record.data)
 
     def copy(self) -> "Totals":
         """Return them as they are now."""
         other = Totals()
-        other.events, other.jobs, other.lines, other.root = self.events, self.jobs, self.lines, self.root.copy()
+        other.events, other.jobs, other.lines, other.digest = self.events, self.jobs, self.lines, self.digest.copy()
         return other
 
     def end(self) -> End:
         """Return them as the last line of a file says them."""
-        return End(events=self.events, jobs=self.jobs, lines=self.lines, root=self.root.hex())
+        return End(events=self.events, jobs=self.jobs, lines=self.lines, digest=self.digest.hex())
 
 
 class _Place:

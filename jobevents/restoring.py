@@ -1,4 +1,4 @@
-"""Bring the events of an export file into a log, their bytes exactly as they are: the same histories, the same root hash.
+"""Bring the events of an export file into a log, their bytes exactly as they are: the same histories, the same digest hash.
 
 The whole file is looked at before anything is written. Repeatable and resumable: events that are there already are compared
 and passed over, so an import that was cut short is simply run again. Constant memory.
@@ -34,7 +34,7 @@ class Restored(msgspec.Struct, kw_only=True):
     events: int = 0  # brought in
     known: int = 0  # passed over: they are in the log already, byte for byte
     lines: int = 0  # log lines brought in, or known before
-    root: str = ""  # hash over all events of the file
+    digest: str = ""  # hash over all events of the file
     is_whole: bool = True  # the file was not cut short
     refused: int = 0  # jobs whose events, all or the last ones, could not be brought in
     reasons: dict[str, str] = {}  # job id -> why, the first hundred
@@ -234,7 +234,7 @@ def restore(
         OSError: the file cannot be read.
     """
     _, end = check_file(path, at_most=at_most, partial=partial)
-    report = Restored(root=end.root)
+    report = Restored(digest=end.digest)
     restorer = _Restorer(emitter, run_logs, report)
     done = 0
     for batch in _batches(path, report):

@@ -31,6 +31,7 @@ from projections.index import Index
 from projections.indexview import IndexView
 from projections.rebuild import MemoryPositions
 from projections.status import StatusView
+from projections.verify import verify
 from tests.cli import CommandLine, start
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.index_model import listed
@@ -74,8 +75,8 @@ def take(jobs: Jobs, path: Path, **options: Any) -> Restored:
     return restore(jobs.emitter, jobs.run_logs, path, **options)
 
 
-def root(log: EventLog) -> str:
-    found = codec.Root()
+def digest(log: EventLog) -> str:
+    found = codec.Digest()
     for record in log.scan():
         found.add(record.job_id, record.version, record.data)
     return found.hex()
@@ -110,7 +111,7 @@ def test_an_import_gives_the_same_bytes_rows_lines_and_root(jobs: Jobs, other: J
     assert content(jobs.log) == content(other.log)
     assert rows_of(jobs) == rows_of(other)
     assert lines_of(jobs) == lines_of(other)
-    assert written.root == report.root == root(other.log) == root(jobs.log)
+    assert written.digest == report.digest == digest(other.log) == digest(jobs.log)
     assert (len(content(jobs.log)), 0, 2) == (report.events, report.refused, report.lines)
 
 
@@ -382,7 +383,7 @@ def test_exp_01_an_export_goes_on_where_it_was_cut_while_jobs_are_written_and_pu
     assert [str(n) for n in range(1, int(begin.through) + 1)] == [line.cursor for line in events]
     assert before.items() <= {(line.subject, int(line.sequence)): bytes(line.data) for line in events}.items()
     assert 0 < told.resumed_after < told.events
-    assert (told.root, told.events) == (twice.root, twice.resumed_after)
+    assert (told.digest, told.events) == (twice.digest, twice.resumed_after)
 
 
 class _Stopped(Exception):
@@ -505,6 +506,7 @@ def same_everywhere(made: list[list[Event]], rng: random.Random, directory: Path
             jobs.log.append(events, rows=[fold([*jobs.log.read(events[0].job_id), *events])])
         live.take([jobs.log.read(one.job_id, until=one.version) for one in jobs.log.scan()], rng)
         export(jobs, directory / "all.jsonl.zst")
+        roots = {verify(jobs).root}
     expected = shown(live.blobs)
 
     for place, url in enumerate(urls):
@@ -513,8 +515,11 @@ def same_everywhere(made: list[list[Event]], rng: random.Random, directory: Path
             report = take(there, directory / "all.jsonl.zst")
             wiring.rebuild(there, threads=1)
 
-            assert (0, root(there.log)) == (report.refused, report.root)
+            proved = verify(there)
+            roots.add(proved.root)
+            assert (0, digest(there.log)) == (report.refused, report.digest)
             assert expected == shown(there.blobs)
+    assert 1 == len(roots)
 
 
 def interleaved(made: list[list[Event]], rng: random.Random) -> Iterator[list[Event]]:
@@ -540,7 +545,7 @@ def test_a_log_on_blobs_is_moved_there_and_back(jobs: Jobs, other: Jobs, tmp_pat
 
     assert whole == (tmp_path / name).read_bytes()
     assert (0, 0, 0) == (first.refused, again.refused, again.events)
-    assert (0, first.root) == (report.refused, report.root)
+    assert (0, first.digest) == (report.refused, report.digest)
     assert content(jobs.log) == content(other.log)
 
 
@@ -588,7 +593,7 @@ def test_the_command_line_exports_and_imports(jobevents: CommandLine, tmp_path: 
 
     assert (0, 1, 1) == (first.code, first.json["events"], first.json["jobs"])
     assert 2 == again.code
-    assert (0, 1, first.json["root"]) == (back.code, back.json["events"], back.json["root"])
+    assert (0, 1, first.json["digest"]) == (back.code, back.json["events"], back.json["digest"])
     assert "0 events imported, 1 known before, 0 log lines" in told.out
     assert 2 == torn.code
     assert jobevents("events", job_id).json == jobevents("events", job_id, "--url", "sqlite:///b.db").json
