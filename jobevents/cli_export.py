@@ -1,4 +1,4 @@
-"""The commands `export`, all events into a file, and `import`, such a file or records that were there before the log."""
+"""The commands `export`, all events into a file; `capture`, those of an incident; `import`, such a file, or older records."""
 
 import sys
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 import typer
 
-from jobevents import console, export, restoring, wiring
+from jobevents import capture, console, export, incident, restoring, wiring
 from jobevents.boundary import hide_password
-from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.cli_options import AsJson, OptionalUrl, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.importing import Report
 from jobevents.recorder import under_job_dir
@@ -22,6 +22,7 @@ def add_to(app: typer.Typer) -> None:
     """Give the command line these commands."""
     app.command("export")(export_events)
     app.command("import")(import_any)
+    app.command("capture")(capture_jobs)
 
 
 def export_events(
@@ -62,6 +63,56 @@ def export_events(
 def _told_of_export(done: export.Exported) -> str:
     resumed = f", {done.resumed_after} of them before" if done.resumed_after else ""
     return f"{done.events} events of {done.jobs} jobs{resumed}, {done.lines} log lines, digest {done.digest}"
+
+
+def capture_jobs(
+    file: Annotated[Path, typer.Argument(help="File to write, ending in .jev.")],
+    *,
+    url: OptionalUrl = "",
+    since: Annotated[str, typer.Option("--from", help="Begin of the window: 2026-11-28T09:14Z, or -2h from now.")] = "",
+    until: Annotated[str, typer.Option("--to", help="End of the window; default: now.")] = "",
+    only: Annotated[list[str] | None, typer.Option("--jobs", help="This job alone; may be repeated.")] = None,
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Take out payloads and all that people wrote; rename people, workers and keys."),
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    example: Annotated[
+        bool, typer.Option("--example", help="Write a worked incident, and say what to try on it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cut the jobs that were at work in a window out of the log, into one file to look at elsewhere: jobevents open FILE."""
+    from projections.asof import parse
+
+    if example:
+        written = incident.write(file, overwrite=overwrite)
+        told = (incident.__doc__ or "").replace("incident.jev", written.file)
+        console.answer(msgspec.to_builtins(written), told, as_json)
+        return
+    if not url or not since:
+        raise InvalidValue("give --url and --from, or --example")
+    with open_jobs(url) as jobs, console.progress() as bar:
+        now = jobs.emitter.clock()
+        begin, end = parse(since, now).instant, parse(until, now).instant if until else now
+        if begin is None or end is None:
+            raise InvalidValue("a window is between two instants, such as 2026-11-28T09:14Z or -2h")
+        task = bar.add_task("capturing", total=0)
+        done = capture.capture(
+            jobs,
+            file,
+            since=begin,
+            until=end,
+            only=only or (),
+            redact=redact,
+            overwrite=overwrite,
+            on_progress=lambda at, total: bar.update(task, completed=at, total=total),
+        )
+    told = (
+        f"{done.events} events of {done.jobs} jobs, {done.lines} log lines in {done.file}: jobevents open {done.file}"
+    )
+    lines = [f"{job_id}: left out {why}" for job_id, why in done.left_out.items()]
+    console.answer(msgspec.to_builtins(done), "\n".join([told, *lines]), as_json)
 
 
 def import_any(

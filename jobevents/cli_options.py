@@ -18,6 +18,7 @@ Url = Annotated[
         help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db), postgresql://user@host/database.",
     ),
 ]
+OptionalUrl = Annotated[str, typer.Option("--url", envvar="JOBEVENTS_URL", help="The log, as of other commands.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as is done anyhow when the output is no terminal.")]
 AsOf = Annotated[
     str | None,

@@ -1,27 +1,31 @@
-"""The command `serve`: the API over HTTP, until SIGTERM or Ctrl-C."""
+"""The commands `serve`, the API over HTTP, and `open`, the same on a capture, until SIGTERM or Ctrl-C."""
 
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 from jobevents import console
 from jobevents.cli_options import Url, open_jobs
 from jobevents.cli_run import load_registry
-from jobevents.errors import Misconfigured
+from jobevents.errors import InvalidValue, Misconfigured
+from jobevents.opening import CAPTURE
 
 BACKLOG = 2048  # connections that wait to be taken
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Give the command line this command."""
+    """Give the command line these commands."""
     app.command("serve")(serve)
+    app.command("open")(open_capture)
 
 
 def serve(
@@ -60,6 +64,20 @@ def serve(
         with listener:
             console.note(f"serving at http://{_shown(listener)}/; Ctrl-C to stop", to_err=True)
             server.run(sockets=[listener])
+
+
+def open_capture(
+    file: Annotated[Path, typer.Argument(help="A file that capture wrote: incident.jev.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8765,
+) -> None:
+    """Serve what a capture shows, read-only, and without a network: as it was at the end of its window.
+
+    Other commands take it too: jobevents list --url incident.jev.
+    """
+    if not file.is_file() or file.suffix != CAPTURE:
+        raise InvalidValue(f"no such capture file={file}: name a file that capture wrote, ending in {CAPTURE}")
+    serve(url=quote(str(file)), registry="", host=host, port=port, read_only=True, open_to_all=False)
 
 
 def _listen(host: str, port: int) -> socket.socket:

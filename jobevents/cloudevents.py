@@ -49,6 +49,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int  # first events among them
     lines: int  # log lines
     digest: str  # `codec.Digest` over all events
+    lines_digest: str  # and over all log lines
 
 
 class Line(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -6,7 +6,7 @@ last line counts, and has the digest hash; a file without it is not whole. Two e
 constant.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -45,6 +45,7 @@ class Exported(msgspec.Struct, kw_only=True):
     jobs: int = 0
     lines: int = 0  # log lines
     digest: str = ""  # hash over all events: an import of the file gives a log with the same
+    lines_digest: str = ""  # and over all log lines
     resumed_after: int = 0  # events that were in the file before
 
 
@@ -54,7 +55,7 @@ class Totals:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.events = self.jobs = self.lines = 0
-        self.digest = codec.Digest()
+        self.digest, self.lines_digest = codec.Digest(), codec.Digest()
 
     def add(self, record: Record) -> None:
         """Count an event."""
@@ -62,15 +63,27 @@ class Totals:
         self.jobs += record.version == 1
         self.digest.add(record.job_id, record.version, record.data)
 
+    def add_line(self, line: JobLog) -> None:
+        """Count a log line."""
+        self.lines += 1
+        self.lines_digest.add(line.run_id, line.seq, msgspec.json.encode(line))
+
     def copy(self) -> "Totals":
         """Return them as they are now."""
         other = Totals()
-        other.events, other.jobs, other.lines, other.digest = self.events, self.jobs, self.lines, self.digest.copy()
+        other.events, other.jobs, other.lines = self.events, self.jobs, self.lines
+        other.digest, other.lines_digest = self.digest.copy(), self.lines_digest.copy()
         return other
 
     def end(self) -> End:
         """Return them as the last line of a file says them."""
-        return End(events=self.events, jobs=self.jobs, lines=self.lines, digest=self.digest.hex())
+        return End(
+            events=self.events,
+            jobs=self.jobs,
+            lines=self.lines,
+            digest=self.digest.hex(),
+            lines_digest=self.lines_digest.hex(),
+        )
 
 
 class _Place:
@@ -149,22 +162,20 @@ def _write(source: Source, path: Path, place: _Place, check: "_Checker | None", 
             file.write(cloudevents.of_record(record))
             totals.add(record)
             if place.begin.logs and record.version == 1:
-                totals.lines += _write_log_lines(source.run_logs, record.job_id, file)
+                for line in log_lines(source.run_logs, record.job_id):
+                    file.write(cloudevents.of_log_line(line))
+                    totals.add_line(line)
             if not totals.events % BATCH:
                 on_progress(totals.events, last)
         file.write(cloudevents.of_end(totals.end()))
         on_progress(totals.events, totals.events)
 
 
-def _write_log_lines(table: LogTable, job_id: str, file: LineWriter) -> int:
-    count, after = 0, -1
-    while True:
-        lines: list[JobLog] = table.logs(job_id, after, BATCH)
-        for line in lines:
-            file.write(cloudevents.of_log_line(line))
-        count += len(lines)
-        if len(lines) < BATCH:
-            return count
+def log_lines(table: LogTable, job_id: str) -> Iterator[JobLog]:
+    """Yield all lines that a job logged, a page at a time."""
+    after = -1
+    while lines := table.logs(job_id, after, BATCH):
+        yield from lines
         after = lines[-1].seq
 
 
@@ -190,7 +201,7 @@ def _find_place(path: Path, begun: Begin) -> _Place:
                 elif place is not None and line.type == cloudevents.END:
                     place.is_whole, place.totals = True, totals
                 else:
-                    totals.lines += 1
+                    totals.add_line(cloudevents.to_log_line(line))
     except Corrupt as error:
         raise InvalidValue(f"not an export that could be gone on with file={path} cause={error}") from error
     if place is None:  # not even its first line was written
@@ -244,8 +255,7 @@ def check_file(path: Path, *, at_most: int | None = None, partial: bool = False)
             elif line.is_event:
                 totals.add(cloudevents.to_record(line))
             elif line.type == cloudevents.LOG_LINE:
-                cloudevents.to_log_line(line)
-                totals.lines += 1
+                totals.add_line(cloudevents.to_log_line(line))
             else:
                 end = cloudevents.to_end(line)
         except Corrupt as error:

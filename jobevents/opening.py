@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 POSTGRES = ("postgresql", "postgres")  # schemes
 
-_LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database, gs://bucket/prefix"
+CAPTURE = ".jev"  # how the name of a capture ends
+_LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database, gs://bucket/prefix, incident.jev"
 
 
 class Keeps(Protocol):
@@ -56,6 +57,14 @@ class Opened(NamedTuple):
     keeps: Keeps
     beside: Callable[[], tuple[Blobs, str]]  # where views are kept if nothing else is said, and the prefix there
     bucket: "Bucket | None" = None  # for a log that is itself kept on blobs
+    capture: "Capture | None" = None  # for a log that shows a file
+
+
+class Capture(NamedTuple):
+    """A file that is to be shown."""
+
+    path: Path
+    seal: Callable[[], None]  # refuses every write from then on
 
 
 def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, poll_interval_s: float) -> Opened:
@@ -70,6 +79,13 @@ def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, po
     if schema:
         raise Misconfigured("schema is an option of a log in Postgres: leave it out")
     match parts.scheme:
+        case "" | "file" if parts.path.endswith(CAPTURE):
+            from jobevents.backends.capture import CaptureRecorder
+
+            no_more(parts, url)
+            shown = CaptureRecorder()
+            capture = Capture(Path(unquote(parts.path)), shown.seal)
+            return Opened(shown, shown.translate, shown, lambda: (MemoryBlobs(), ""), capture=capture)
         case "memory" if parse_qsl(parts.query, keep_blank_values=True) == [("log", "blobs")]:
             return open_bucket(MemoryBlobs())
         case "memory":

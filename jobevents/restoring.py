@@ -93,7 +93,7 @@ class _Restorer:
             if record.job_id not in self._refused and record.job_id not in self.waiting:
                 by_job.setdefault(record.job_id, []).append(record)
         try:
-            self._append(by_job)
+            self._append(batch.records, by_job)
         except (Unavailable, PermissionDenied):
             raise
         except JobEventsError:
@@ -106,7 +106,7 @@ class _Restorer:
     def _put_alone(self, job_id: str, records: list[Record]) -> None:
         self._known.pop(job_id, None)
         try:
-            self._append({job_id: records}, fresh=True)
+            self._append(records, {job_id: records}, fresh=True)
         except (Unavailable, PermissionDenied):
             raise
         except KeyTaken:
@@ -115,8 +115,8 @@ class _Restorer:
         except JobEventsError as error:
             self._refuse(job_id, str(error))
 
-    def _append(self, by_job: dict[str, list[Record]], *, fresh: bool = False) -> None:
-        """Append what is new of each job.
+    def _append(self, batch: list[Record], by_job: dict[str, list[Record]], *, fresh: bool = False) -> None:
+        """Append what is new of each job, in the order of the batch.
 
         Raises:
             Conflict, KeyTaken, and what else the log says: nothing was written, and what is known of these jobs is forgotten.
@@ -137,6 +137,8 @@ class _Restorer:
                     new += fit
                     told.append((history, events))
             if new:
+                chosen = {id(one) for one in new}
+                new = [one for one in batch if id(one) in chosen]  # as they were committed: jobs in between each other
                 rows = sorted((one.job for one, events in told if events), key=_holds_its_key)
                 self._log.restore(new, heads=heads, rows=rows)
         except BaseException:

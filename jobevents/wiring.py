@@ -1,12 +1,13 @@
 """The composition root: a URL becomes Jobs. The one place that knows which backends and views there are; each comes lazily."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from jobevents import boundary, wiring_bus, wiring_dispatch
 from jobevents.blobs import Blobs, MemoryBlobs
-from jobevents.errors import Misconfigured
+from jobevents.errors import Corrupt, Misconfigured
 from jobevents.opening import POSTGRES, extra, no_more, open_files, open_gcs, open_log
 from jobevents.workers import LEASE_S, identity
 
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from jobevents.attempt import OnUnreadable
     from jobevents.bus import Bus
     from jobevents.jobs import Jobs
+    from jobevents.opening import Capture
     from jobevents.tasks import Dispatch
     from projections.positions import Positions
     from projections.projector import Follower, Projector
     from projections.rebuild import Builder, Rebuilt
     from projections.view import View
 
+CAPTURE_LIMIT = 512 * 2**20  # bytes of a capture, unpacked: it is held in memory, a few times as large
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
 _BLOB_EXAMPLES = (
@@ -53,7 +56,8 @@ def connect(
             survive a crash of the process but not of the machine, and `?lock_timeout_s=30`; or
             `postgresql://user:password@host:port/database`, with libpq's options, `timeout_s=30` (how long a call tries before
             it is Unavailable) and `pool_size=10`; its tables are made by `migrate` alone; or `gs://bucket/prefix`. The same log
-            of objects is kept in files by `file:///directory`, and in memory by `memory://?log=blobs`.
+            of objects is kept in files by `file:///directory`, and in memory by `memory://?log=blobs`. `incident.jev`, a file
+            that `capture` wrote, is shown as it is, read-only.
         blobs: where projections live: Blobs, or a URL for `open_blobs`; by default memory, files beside the SQLite file, or a
             table beside the log's in Postgres.
         bus: what every event goes out by, at least once: `pubsub://projects/p/topics/t`, or `?topic=` in `url` with its name.
@@ -87,6 +91,8 @@ def connect(
     opened = open_log(url, named, create=create, schema=schema, poll_interval_s=poll_interval_s)
     if opened.bucket and blobs:
         raise Misconfigured("a log on blobs has its views beside it: leave out blobs")
+    if opened.capture and (blobs or inline or bus or topic):
+        raise Misconfigured("a capture is shown as it is: leave out blobs, inline, bus and topic")
     store, prefix = open_blobs(blobs) if isinstance(blobs, str) else (blobs, "") if blobs else opened.beside()
     emitter = Emitter(EventLog(opened.recorder, opened.translate), clock=clock or _utc_now)
     jobs = Jobs(
@@ -110,6 +116,8 @@ def connect(
     if opened.bucket:
         opened.bucket.attach(emitter)
         jobs.at_close(opened.bucket.close)
+    if opened.capture:
+        _fill(jobs, opened.capture)
     if inline:
         _write_statuses_inline(jobs, store, prefix)
     if bus or topic:
@@ -328,6 +336,21 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             raise Misconfigured(
                 f"no blobs for this URL url={boundary.hide_password(url)!r}; use one of {_BLOB_EXAMPLES}"
             )
+
+
+def _fill(jobs: "Jobs", capture: "Capture") -> None:
+    """Fill the log of a capture from its file, make its views, and let nothing be written any more."""
+    from jobevents.restoring import restore
+
+    with ExitStack() as failing:
+        failing.callback(jobs.close)
+        report = restore(jobs.emitter, jobs.run_logs, capture.path, at_most=CAPTURE_LIMIT)
+        if report.refused:
+            why = "; ".join(report.reasons.values())
+            raise Corrupt(f"capture holds what its chains do not prove file={capture.path}: {why:.500}")
+        capture.seal()
+        projector(jobs, leased=False).run_once()
+        failing.pop_all()
 
 
 def _write_statuses_inline(jobs: "Jobs", blobs: Blobs, prefix: str) -> None:

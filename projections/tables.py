@@ -15,6 +15,7 @@ import pyarrow as pa
 from jobevents import times
 from jobevents.errors import InvalidValue
 from jobevents.events import Event, JobFailed, JobRecorded, JobRequeued, JobStarted
+from jobevents.export import log_lines
 from jobevents.job import DELETED, RUNNING, Job, due_at, fold
 from jobevents.jobs import Jobs
 from jobevents.log import Record
@@ -22,7 +23,6 @@ from jobevents.store import duration_ms
 from projections.folding import read
 
 BATCH = 5000  # rows of a batch: about 2 MB of events
-_PAGE = 1000  # log lines in one read
 
 _TEXT, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TIME = pa.timestamp("us", tz="UTC")
@@ -183,12 +183,8 @@ class Tables:
         for record in self._records():
             if record.version != 1:
                 continue
-            after = -1
-            while lines := self._jobs.run_logs.logs(record.job_id, after, _PAGE):
-                for line in lines:
-                    attrs = _json(line.attrs).decode()
-                    yield line.run_id, line.seq, line.attempt, line.at, line.level, line.message, attrs
-                after = lines[-1].seq
+            for line in log_lines(self._jobs.run_logs, record.job_id):
+                yield line.run_id, line.seq, line.attempt, line.at, line.level, line.message, _json(line.attrs).decode()
 
 
 class Stream:
