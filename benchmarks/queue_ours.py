@@ -17,24 +17,18 @@ class Queue:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._url = place.url or f"sqlite:///{place.directory / 'jobs.db'}?synchronous={place.durability}"
-        self._jobs: Any = None  # Any: Jobs, once it is prepared
-
-    def _open(self) -> Any:
-        if self._jobs is None:
-            self._jobs = connect(self._url, blobs="memory://")
-        return self._jobs
-
-    def prepare(self) -> None:
-        """Make the schema."""
-        if self._place.url:
+        if place.url:
             from jobevents.backends.postgres import migrate  # only where psycopg is wanted
 
             migrate(self._url)
-        self._open()
+        self._jobs = connect(self._url, blobs="memory://")
+
+    def prepare(self) -> None:
+        """Need nothing more."""
 
     def submit(self, numbers: Sequence[int]) -> None:
         """Submit one alone, or several in one transaction."""
-        jobs = self._open()
+        jobs = self._jobs
         if len(numbers) == 1:
             jobs.submit(_NAME, {"n": numbers[0]})
         else:
@@ -42,7 +36,7 @@ class Queue:
 
     def waiting(self) -> int:
         """Count the queued runs."""
-        total: int = self._open().store.list(RunFilter(statuses=("queued", "running"), per_page=1)).total
+        total: int = self._jobs.store.list(RunFilter(statuses=("queued", "running"), per_page=1)).total
         return total
 
     def work(self, handle: Callable[[int], None], stop: threading.Event) -> None:
@@ -53,10 +47,9 @@ class Queue:
         def bench(ctx: Any) -> None:
             handle(ctx.params["n"])
 
-        with JobRunner(self._open(), registry, workers=self._place.threads):
+        with JobRunner(self._jobs, registry, workers=self._place.threads):
             stop.wait()
 
     def close(self) -> None:
         """Close the log."""
-        if self._jobs is not None:
-            self._jobs.close()
+        self._jobs.close()

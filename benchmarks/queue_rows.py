@@ -36,7 +36,7 @@ class _Kind(NamedTuple):
 
 
 _WAITING = "jobs a repetition, all of them waiting"
-_HANDLED = Sizes(20, 2000, 10_000)
+_HANDLED = Sizes(20, 5000, 20_000)
 _KINDS = (
     _Kind(
         "submit",

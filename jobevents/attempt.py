@@ -20,7 +20,8 @@ import msgspec
 
 from jobevents import boundary
 from jobevents.backoff import Backoff
-from jobevents.emit import By, Change, Decide, Draft
+from jobevents.emit import By, Draft
+from jobevents.ending import Ending
 from jobevents.errors import (
     AppendUnknown,
     Canceled,
@@ -32,11 +33,11 @@ from jobevents.errors import (
     PermissionDenied,
     Unavailable,
 )
-from jobevents.events import JobAnnotated, JobCanceled, JobProgressed, JobStarted, TransitionRefused
+from jobevents.events import JobAnnotated, JobProgressed, JobStarted
 from jobevents.guard import Pace, Terms, Worker, grant
-from jobevents.job import RUNNING, Job, allowed
+from jobevents.job import RUNNING, Job
 from jobevents.joblogs import LineBuffer
-from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, refusal, scrubbed
+from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, scrubbed
 from jobevents.status import is_reserved
 
 PROGRESS_INTERVAL_S = 0.5  # at most two progress events a second for a job: each is a row and a message
@@ -114,7 +115,11 @@ class Attempt:
         return self._job.state == RUNNING
 
     def __enter__(self) -> Self:
-        """Ask the guard.
+        """Ask the guard; raises as `enter`."""
+        return self.enter()
+
+    def enter(self, after: Ending | None = None) -> Self:
+        """Ask the guard; the end of another attempt is recorded before, whatever comes of this one.
 
         Raises:
             AlreadySucceeded, AlreadyCanceled, AlreadyRunning, Busy, Refused: the work must not be done, or not now.
@@ -123,10 +128,13 @@ class Attempt:
         presence, label = self._worker.presence, self._worker.label
         self._worker = msgspec.structs.replace(self._worker, identity=presence.enter(self.job_id, label))
         try:
-            self._ask()
+            self._ask(after)
         except BaseException:
             presence.leave(self.job_id, label)
             raise
+        finally:
+            if after is not None:
+                after.record()
         self._is_entered = self._was_entered = True
         self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
         return self
@@ -135,10 +143,10 @@ class Attempt:
         if not self._was_entered:
             raise Misconfigured(f"attempt was not entered job_id={self.job_id}: put the work in a `with` block of it")
 
-    def _ask(self) -> None:
+    def _ask(self, after: Ending | None) -> None:
         try:
             self._worker.presence.vouch(self._worker.label)
-            self._job = grant(self._worker, self.job_id, self._terms).job
+            self._job = grant(self._worker, self.job_id, self._terms, after=after).job
         except UNREADABLE as error:
             if self._on_unreadable == "raise":
                 raise
@@ -153,6 +161,10 @@ class Attempt:
         Raises:
             JobEventsError: with strict=True, when the outcome could not be recorded.
         """
+        self._record(self.end(error))
+
+    def end(self, error: BaseException | None = None) -> Ending:
+        """Leave the block, by an exception or not, and return the outcome, which is to be recorded before long."""
         worker = self._worker
         outcome = outcome_of(
             error,
@@ -163,7 +175,7 @@ class Attempt:
             retry_in_s=self._next_try_in_s() if error is not None else None,
             tail=self.tail() if error is not None else (),
         )
-        self._leave(outcome)
+        return self._end(outcome)
 
     def _next_try_in_s(self) -> float | None:
         """Return the seconds before the next try, if this one fails and there is one left."""
@@ -176,18 +188,43 @@ class Attempt:
 
         Raises: as `__exit__`.
         """
-        self._leave(GIVEN_BACK)
+        self._record(self.end_given_back())
 
-    def _leave(self, outcome: Outcome) -> None:
+    def end_given_back(self) -> Ending:
+        """Leave the block as `give_back` does, and return the outcome, which is to be recorded before long."""
+        return self._end(GIVEN_BACK)
+
+    def _record(self, ending: Ending) -> None:
+        error = ending.record()
+        if error is not None and self._strict:
+            raise error
+
+    def _end(self, outcome: Outcome) -> Ending:
         try:
             self._stop_timer()
             self._write_lines()
             self._adopt()
-            self._conclude(outcome)
-        finally:
-            if self._is_entered:  # once: the job may be in another attempt of this process by now
-                self._is_entered = False
-                self._worker.presence.leave(self.job_id, self._worker.label)
+            with self._writing, self._lock:
+                pending, self._pending = [self._pending] if self._pending is not None else [], None
+            return Ending(
+                self._worker.emitter,
+                self._worker.counts,
+                outcome,
+                job_id=self.job_id,
+                start=self.start,
+                by=self._by(),
+                before=pending,
+                patience=self._patience,
+                leave=self._leave,
+            )
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._is_entered:  # once: the job may be in another attempt of this process by now
+            self._is_entered = False
+            self._worker.presence.leave(self.job_id, self._worker.label)
 
     def _adopt(self) -> None:
         """Take the grant whose reply was lost, if it is in the log after all."""
@@ -243,7 +280,7 @@ class Attempt:
         except InvalidValue as error:
             self._warn("annotation dropped", error)
             return
-        self._record([draft])
+        self._say([draft])
 
     def log(self, message: str, *, level: str = "info", **attrs: Any) -> None:
         """Add a line to the job's log: kept in order across attempts, written within half a second."""
@@ -310,7 +347,7 @@ class Attempt:
                     self._progressed_at = self._worker.monotonic()
                     self._ticks = 0
             if draft is not None:
-                self._record([draft])
+                self._say([draft])
         self._write_lines()
 
     def _write_lines(self) -> None:
@@ -333,7 +370,7 @@ class Attempt:
             timer.cancel()
             timer.join()  # it may be writing: the outcome comes after
 
-    def _record(self, drafts: Iterable[Draft]) -> None:
+    def _say(self, drafts: Iterable[Draft]) -> None:
         if not self.granted:
             return
         try:
@@ -342,46 +379,6 @@ class Attempt:
             self._worker.counts.add("events_of_old_starts_dropped")
         except JobEventsError as error:
             self._warn("event lost", error)
-
-    def _conclude(self, outcome: Outcome) -> None:
-        with self._writing, self._lock:
-            pending, self._pending = [self._pending] if self._pending is not None else [], None
-
-        def decide(job: Job) -> list[Draft]:
-            if self.granted and job.is_current(self._job.start):
-                stopped = outcome.waits and job.cancel_requested_at is not None  # nobody wants it again (CAN-01)
-                return [*pending, partial(JobCanceled if stopped else outcome.draft, start=self._job.start)]
-            if not self.granted and JobStarted in allowed(job.state):
-                began = partial(JobStarted, attempt=job.tries + 1, worker=self._worker.identity, late=True)
-                return [began, partial(outcome.draft, start=job.version + 1)]
-            return refusal(job, self.start, outcome, ungranted=not self.granted)
-
-        try:
-            change = self._persistently(decide)
-        except JobEventsError as error:
-            self._warn(f"outcome not recorded outcome={outcome.type}", error)
-            if self._strict:
-                raise
-            return
-        if not change.events or isinstance(change.events[-1], TransitionRefused):
-            self._worker.counts.add("outcomes_refused")
-            logger.warning("outcome refused job_id=%s outcome=%s state=%s", self.job_id, outcome.type, change.job.state)
-
-    def _persistently(self, decide: Decide) -> Change:
-        """Append, and while the log is unavailable wait and try again for as long as `patience` has it."""
-        tries = self._patience.start()
-        unknown: AppendUnknown | None = None
-        while True:
-            try:
-                settled = self._worker.emitter.settle(unknown) if unknown is not None else None
-                return settled or self._worker.emitter.change(self.job_id, decide, self._by())
-            except AppendUnknown as error:
-                unknown = error
-                if not tries.pause():
-                    raise
-            except Unavailable:  # nothing was written
-                if not tries.pause():
-                    raise
 
     def _by(self) -> By:
         return By(actor=self._worker.identity)

@@ -2,9 +2,14 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from jobevents.execution import Ran
 from jobevents.queue import Reservation
+
+if TYPE_CHECKING:
+    from jobevents.ending import Ending
 
 AHEAD_S = 0.05  # seconds of work that may wait here: others could begin it meanwhile
 AHEAD_MOST = 64  # runs that may wait
@@ -17,7 +22,8 @@ class Crew:
     def __init__(
         self,
         size: int,
-        work: Callable[[Reservation], bool],
+        work: "Callable[[Reservation, Ending | None], Ran]",
+        record: "Callable[[Ending], None]",
         *,
         ahead: int | None = None,
         monotonic: Callable[[], float],
@@ -25,19 +31,23 @@ class Crew:
         """Start no thread yet.
 
         Args:
-            work: runs one, and tells whether its thread is still one of the crew.
+            work: runs one, after recording what it is given of the run before, and tells what came of it.
+            record: records the end of a run that no other follows at once.
             ahead: how many runs may wait for a thread; None: as many as at the pace of late are begun within `AHEAD_S`.
         """
         self.size = size
         self.ahead = ahead
         self._work = work
+        self._record = record
         self._monotonic = monotonic
         self._ready: deque[tuple[Reservation, float]] = deque()
         self._busy = 0
         self._pace_s: float | None = None
         self._is_closed = False
         self._is_hurried = False
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # heard by those who wait for room, or for the end
+        self._put = threading.Condition(lock)  # heard by threads that wait for work
 
     def start(self) -> None:
         """Start the threads."""
@@ -65,13 +75,14 @@ class Crew:
             return 0
         return min(AHEAD_MOST, int(self.size * AHEAD_S / self._pace_s))
 
-    def put(self, reservation: Reservation) -> bool:
-        """Have a run begun as soon as a thread is free; False when the crew takes no more."""
+    def put(self, reservations: Sequence[Reservation]) -> bool:
+        """Have runs begun as soon as threads are free; False when the crew takes no more, and has taken none."""
         with self._changed:
             if self._is_closed:
                 return False
-            self._ready.append((reservation, self._monotonic()))
-            self._changed.notify_all()
+            now = self._monotonic()
+            self._ready.extend((one, now) for one in reservations)
+            self._put.notify(len(reservations))
             return True
 
     def take_back(self, older_s: float = 0.0) -> list[Reservation]:
@@ -89,6 +100,7 @@ class Crew:
             found = [one for one, _ in self._ready]
             self._ready.clear()
             self._changed.notify_all()
+            self._put.notify_all()
             return found
 
     def wait_until_idle(self, timeout_s: float, *, patiently: bool = False) -> bool:
@@ -116,22 +128,48 @@ class Crew:
             with self._changed:
                 self._busy -= 1  # of the thread whose place this one takes
                 self._changed.notify_all()
-        while (reservation := self._next()) is not None:
-            began = self._monotonic()
-            stays = self._work(reservation)
-            if not stays:
+        ending: Ending | None = None
+        while True:
+            reservation = self._next() if ending is None else self._next_at_once()
+            if reservation is not None:
+                began = self._monotonic()
+                ending, stays = self._work(reservation, ending)
+                if not stays:
+                    return
+                self._learn(self._monotonic() - began)
+            elif ending is not None:
+                self._record(ending)
+                ending = None
+            else:
                 return
-            with self._changed:
-                self._busy -= 1
-                took = self._monotonic() - began
-                self._pace_s = took if self._pace_s is None else self._pace_s + PACE_WEIGHT * (took - self._pace_s)
-                self._changed.notify_all()
+            if ending is None:
+                self._rest()
 
     def _next(self) -> Reservation | None:
+        """Wait for a run; None when none will come."""
         with self._changed:
             while not self._ready:
                 if self._is_closed:
                     return None
-                self._changed.wait()
+                self._put.wait()
             self._busy += 1
-            return self._ready.popleft()[0]
+            return self._take()
+
+    def _next_at_once(self) -> Reservation | None:
+        """Return a run for a thread that is busy; None when none waits."""
+        with self._changed:
+            return self._take() if self._ready else None
+
+    def _take(self) -> Reservation:
+        reservation = self._ready.popleft()[0]
+        if self._room():
+            self._changed.notify_all()
+        return reservation
+
+    def _learn(self, took_s: float) -> None:
+        self._pace_s = took_s if self._pace_s is None else self._pace_s + PACE_WEIGHT * (took_s - self._pace_s)
+
+    def _rest(self) -> None:
+        with self._changed:
+            self._busy -= 1
+            self._changed.notify_all()

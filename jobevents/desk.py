@@ -10,12 +10,19 @@ from jobevents.pauses import Pauses
 from jobevents.store import JobRun, Retention
 
 
+class Claimed(NamedTuple):
+    """A run that was claimed."""
+
+    run: JobRun
+    history: Sequence[bytes] = ()  # all its events as they are stored; none: there are many, and they are to be read
+
+
 class Claims(Protocol):
     """Leases on queued runs, kept beside the rows. Each call is one read or one transaction."""
 
     def claim(
         self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
-    ) -> Sequence[JobRun]:
+    ) -> Sequence[Claimed]:
         """Lease up to `limit` due runs to the token, in the order of `JobQueue.reserve`: each to one token alone.
 
         Not those that are external, paused or claimed. Ends with the lease, by a clock that never goes back, or with the next

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 import msgspec
 from lru import LRU
 
-from jobevents import boundary
-from jobevents.errors import AppendUnknown, Busy, Conflict, Gone, JobEventsError, KeyTaken, Unavailable
+from jobevents import boundary, codec
+from jobevents.errors import AppendUnknown, Busy, Conflict, Corrupt, Gone, JobEventsError, KeyTaken, Unavailable
 from jobevents.events import Event, new_event_id
 from jobevents.job import Job, check, fold
 from jobevents.limits import Limit
@@ -65,6 +65,14 @@ class _Unsettled(NamedTuple):
     after: Job  # the job when they are in the log
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """A change that is wanted of one job."""
+
+    job_id: str
+    decide: Decide
+    by: By
+
+
 class Emitter:
     """Appends what callers decide, and keeps the jobs it folded. Safe for threads.
 
@@ -96,6 +104,19 @@ class Emitter:
             Corrupt, Unavailable, PermissionDenied: what the log says.
         """
         return self._refresh(job_id, self.cached(job_id))
+
+    def learn(self, job_id: str, history: Sequence[bytes]) -> None:
+        """Keep what all the stored events of a job come to; what cannot be read is met by who reads them next."""
+        known = self.cached(job_id)
+        if known is not None and known.version >= len(history):
+            return
+        try:
+            events = [codec.decode(data) for data in history]
+            job = fold(events)
+        except Corrupt:
+            return
+        if all(event.job_id == job_id for event in events) and job.version:
+            self._keep(job)
 
     def change(self, job_id: str, decide: Decide, by: By, *, limits: Sequence[Limit] = ()) -> Change:
         """Append what `decide` asks for, all of it or nothing, and return the job afterwards.
@@ -181,21 +202,48 @@ class Emitter:
         self._settle_first(job_ids)
         jobs = [self.load(job_id) for job_id in job_ids]
         made = [(job, self._make(job, decide(job), by)) for job in jobs]
-        news = [(job, events, fold(events, job)) for job, events in made if events]
-        heads = {job.job_id: Head(job.version, job.chain) for job, _, _ in news}
-        if not news:
-            return [Change(job) for job in jobs]
         try:
-            told = [event for _, events, _ in news for event in events]
-            stored = iter(self._write(told, [after for _, _, after in news], heads))
+            done = {change.job.job_id: change for change in self._append_all([one for one in made if one[1]])}
         except Conflict:
             return [self.change(job_id, decide, by) for job_id in job_ids]
-        done = {}
-        for job, events, after in news:
+        return [done.get(job.job_id) or Change(job) for job in jobs]
+
+    def change_together(self, wanted: Sequence[Wanted]) -> list[Change] | None:
+        """Append what is wanted of several jobs in one transaction; None when it cannot be, and nothing was written.
+
+        Then each is to be asked for by itself, which tells what is the matter with it.
+
+        Raises:
+            AppendUnknown: the reply was lost: all of it may be in the log; `settle_own` tells of each job.
+            Whatever a `decide` raises that is no error of ours.
+        """
+        if not self.log.whole_calls or len({one.job_id for one in wanted}) < len(wanted):
+            return None
+        try:
+            self._settle_first([one.job_id for one in wanted])
+            made = []
+            for one in wanted:
+                job = self.cached(one.job_id) or self._refresh(one.job_id, None)
+                made.append((job, self._make(job, one.decide(job), one.by)))
+            return self._append_all(made) if all(events for _, events in made) else None
+        except AppendUnknown:
+            raise
+        except JobEventsError:
+            return None
+
+    def _append_all(self, made: Sequence[tuple[Job, list[Event]]]) -> list[Change]:
+        """Append events of several jobs, in one transaction."""
+        if not made:
+            return []
+        afters = [fold(events, job) for job, events in made]
+        heads = {job.job_id: Head(job.version, job.chain) for job, _ in made}
+        stored = iter(self._write([event for _, events in made for event in events], afters, heads))
+        changes = []
+        for (_, events), after in zip(made, afters, strict=True):
             own = [next(stored) for _ in events]
             after.chain = own[-1].chain
-            done[job.job_id] = self._done(after, own)
-        return [done.get(job.job_id) or Change(job) for job in jobs]
+            changes.append(self._done(after, own))
+        return changes
 
     def _make(self, job: Job, drafts: Iterable[Draft], by: By) -> list[Event]:
         """Complete the drafts and check each against the state that those before it lead to."""
@@ -262,6 +310,15 @@ class Emitter:
             return None
         events = self.log.read(unknown.job_id, after=unknown.version - 1, until=unknown.version)
         return Change(self.load(unknown.job_id), events)
+
+    def settle_own(self, job_id: str) -> Change | None:
+        """Find out what came of an append of this process of which it is not known; None if it is not there, or none is unknown.
+
+        Raises: as `settle`.
+        """
+        with self._lock:
+            tried = self._unsettled.get(job_id)
+        return None if tried is None else self._again(job_id, tried)
 
     def _settle_first(self, job_ids: Iterable[str]) -> None:
         """Find out what came of earlier appends to jobs before anything else is decided on them."""

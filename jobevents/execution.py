@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobevents import boundary, runlog
 from jobevents.backoff import Backoff
@@ -37,6 +37,7 @@ from jobevents.store import JobRun
 if TYPE_CHECKING:
     from jobevents.asyncloop import LoopThread
     from jobevents.attempt import Attempt
+    from jobevents.ending import Ending
     from jobevents.jobs import Jobs
 
 ACTOR = "runner"  # who cancels, skips and fails what a runner does not run
@@ -108,6 +109,16 @@ class Execution:
         return not ended
 
 
+class Ran(NamedTuple):
+    """What came of a reserved run."""
+
+    ending: "Ending | None" = None  # to be recorded, by itself or with the start of the next; None: that is done
+    stays: bool = True  # its thread does: not one whose handler returned after it had been given up
+
+
+DONE = Ran()
+
+
 class Executor:
     """Runs reserved runs in the calling thread. Safe for threads."""
 
@@ -143,21 +154,41 @@ class Executor:
         self._loop_lock = threading.Lock()
 
     def execute(self, reservation: Reservation) -> bool:
-        """Run a reserved run, acknowledged once its start is in the log; False when its handler returned after being given up.
+        """Run a reserved run and record its end; False when its handler returned after being given up.
+
+        Raises: as `run`.
+        """
+        ending, stays = self.run(reservation)
+        if ending is not None and (error := ending.record()) is not None:
+            raise error
+        return stays
+
+    def run(self, reservation: Reservation, after: "Ending | None" = None) -> Ran:
+        """Run a reserved run, acknowledged once its start is in the log; its end is the caller's to record, before long.
+
+        Args:
+            after: the end of the run before: recorded with the start of this one, or by itself, whatever is raised.
 
         Raises:
             JobEventsError: what the log or the queue says. A run that was not acknowledged is to be handed back.
         """
+        try:
+            return self._run(reservation, after)
+        finally:
+            if after is not None:
+                after.record()
+
+    def _run(self, reservation: Reservation, after: "Ending | None") -> Ran:
         run = reservation.run
         definition = self._registry.get(run.job_name)
         if definition is None:
             why = f"no job of this name is registered name={run.job_name}"
             self._jobs.fail(run.id, why, kind="JOB_NOT_FOUND", actor=ACTOR)
             reservation.ack()
-            return True
+            return DONE
         attempt = self._attempt(run, definition)
         try:
-            attempt.__enter__()
+            attempt.enter(after)
         except Busy as busy:
             self._wait_for_slot(reservation, definition, busy)
         except (AlreadySucceeded, AlreadyCanceled, AlreadyRunning):
@@ -168,7 +199,7 @@ class Executor:
         else:
             self._acknowledge(reservation)
             return self._handle(Execution(definition, attempt, self._monotonic()))
-        return True
+        return DONE
 
     def _acknowledge(self, reservation: Reservation) -> None:
         """Let the queue forget a run whose start is in the log: from now on our lease is what tells that it is worked on."""
@@ -207,7 +238,7 @@ class Executor:
                 self._jobs.cancel(job_id, actor=ACTOR, reason=f"replaced by job_id={run.id}")
         reservation.ack(busy, delay_s=BUSY_S)
 
-    def _handle(self, execution: Execution) -> bool:
+    def _handle(self, execution: Execution) -> Ran:
         self._on_begin(execution)
         error: BaseException | None = None
         value: Any = None  # Any: what the handler returns
@@ -220,9 +251,8 @@ class Executor:
                 execution.attempt.__exit__(
                     type(error) if error else None, error, None
                 )  # refused by the fence, and counted
-            return False
-        self.conclude(execution, error, value)
-        return True
+            return Ran(stays=False)
+        return Ran(ending=self._end(execution, error, value))
 
     def _call(self, execution: Execution) -> Any:
         """Call the handler, and return what it returns (Any); raises what it raises."""
@@ -257,12 +287,8 @@ class Executor:
         runlog.enter(execution.log)
         return execution.definition.handler(execution.context)
 
-    def conclude(self, execution: Execution, error: BaseException | None, value: Any = None) -> None:
-        """Record how a handler ended, by what it raised or returned (Any: JSON).
-
-        Raises:
-            JobEventsError: it could not be recorded.
-        """
+    def _end(self, execution: Execution, error: BaseException | None, value: Any = None) -> "Ending":
+        """Leave the attempt by what its handler raised or returned (Any: JSON), and return the outcome to record."""
         attempt, why = execution.attempt, execution.why
         self._on_end(execution)
         execution.log.finish(attempt.log, failed=error is not None)
@@ -272,22 +298,21 @@ class Executor:
             meant = _as_asked(execution, error)
         if value is not None and execution.context is not None and not execution.context.has_result:
             attempt.result(value)
-        if meant is None and error is not None:
-            attempt.give_back()
-        else:
-            attempt.__exit__(type(meant) if meant else None, meant, None)
+        return attempt.end_given_back() if meant is None and error is not None else attempt.end(meant)
 
     def give_up(self, execution: Execution) -> None:
         """Record the end of a handler that does not stop: its thread goes on, and what it comes to is refused.
 
-        Raises: as `conclude`.
+        Raises:
+            JobEventsError: it could not be recorded.
         """
         after = f"did not stop within {execution.definition.stop_grace_s:g} s"
         execution.attempt.log(f"the handler was asked to stop, since {execution.why}; it {after}", level="warn")
         self._jobs.counts.add("handlers_given_up")
         if execution.definition.is_async:
             self.leave_loop()
-        self.conclude(execution, GivenUp(after))
+        if (error := self._end(execution, GivenUp(after)).record()) is not None:
+            raise error
 
     @contextmanager
     def _in_loop(self) -> "Iterator[LoopThread]":

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from jobevents import boundary
-from jobevents.emit import By, Change, Draft, Emitter
+from jobevents.emit import By, Change, Draft, Emitter, Wanted
+from jobevents.ending import Ending
 from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, AppendUnknown, InvalidValue, Refused
 from jobevents.events import JobCanceled, JobRequeued, JobStarted
 from jobevents.job import CANCELED, DELETED, QUEUED, RUNNING, SUCCEEDED, Job, allowed, due_at
@@ -57,12 +58,15 @@ class Terms(msgspec.Struct, frozen=True):
             )
 
 
-def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "") -> Change:
+def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "", after: Ending | None = None) -> Change:
     """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
 
     A job nobody queued may be started all the same: a task delivered before its record, or older than this system. A start
     whose worker is dead or whose deadline has passed is lost, and is fenced off first; if somebody asked for a cancel, it is
     not run again. A record that says the job runs, written by whoever, names no worker: nobody knows of one.
+
+    Args:
+        after: what is to be recorded before, with this start in one transaction where that can be.
 
     Raises:
         AlreadySucceeded, AlreadyCanceled, AlreadyRunning: it may not be started.
@@ -93,8 +97,13 @@ def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "") -> Chan
     if worker.emitter.heed is not None:
         worker.emitter.heed(job_id)
     by = By(actor=worker.identity, trace=trace)
+    change = None
+    if after is not None:
+        if not terms.limits:  # what ends may be what makes room
+            change = after.record_with(Wanted(job_id, decide, by))
+        after.record()
     try:
-        change = worker.emitter.change(job_id, decide, by, limits=terms.limits)
+        change = change or worker.emitter.change(job_id, decide, by, limits=terms.limits)
     except AppendUnknown as unknown:  # our start may be in the log: look, before anybody is refused for its sake
         change = worker.emitter.settle(unknown) or worker.emitter.change(job_id, decide, by, limits=terms.limits)
     if any(isinstance(event, JobRequeued) for event in change.events):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from jobevents.crew import Crew
 from jobevents.errors import Misconfigured, QueueClosed
-from jobevents.execution import Execution, Executor, Stop
+from jobevents.execution import DONE, Execution, Executor, Ran, Stop
 from jobevents.foreign import PausableQueue, QueueFeed, StoreMirror
 from jobevents.periodic import Ticker
 from jobevents.pulse import Pulse
@@ -31,6 +31,7 @@ from jobevents.trouble import Trouble
 from jobevents.watch import TICK_S, Watch
 
 if TYPE_CHECKING:
+    from jobevents.ending import Ending
     from jobevents.jobs import Jobs
 
 # behaviour M3
@@ -108,7 +109,7 @@ class JobRunner:
             on_end=self._watch.end,
             monotonic=monotonic,
         )
-        self._crew = Crew(workers, self._work, ahead=prefetch, monotonic=monotonic)
+        self._crew = Crew(workers, self._work, self._record, ahead=prefetch, monotonic=monotonic)
         self._reserving = Trouble("runs cannot be reserved", logger)
         self._working = Trouble("runs cannot be worked on", logger)
         self._lock = threading.Lock()
@@ -269,8 +270,8 @@ class JobRunner:
                 self._reserving.came(error)
                 continue
             self._reserving.went()
-            for reservation in found:
-                if not self._crew.put(reservation):
+            if found and not self._crew.put(found):
+                for reservation in found:
                     self._hand_back(reservation)
 
     def _look(self) -> None:
@@ -281,17 +282,30 @@ class JobRunner:
                 self._hand_back(reservation)
             self._ended.wait(TICK_S)
 
-    def _work(self, reservation: Reservation) -> bool:
-        """Run one; False when its handler returned after it had been given up."""
+    def _work(self, reservation: Reservation, after: "Ending | None") -> Ran:
+        """Run one, after recording the end of the one before."""
         try:
             if self._mirror is not None:
                 self._mirror.pass_on_cancel(reservation.run.id)
-            stays = self._executor.execute(reservation)
+            ran = self._executor.run(reservation, after)
         except Exception as error:  # noqa: BLE001  # the log's trouble, or the queue's: the run comes again
+            if after is not None:
+                self._record(after)
             self._hand_back(reservation, error, self._working.came(error))
-            return True
-        self._working.went()
-        return stays
+            return DONE
+        if after is not None:
+            self._record(after)
+        elif ran.ending is None:
+            self._working.went()
+        return ran
+
+    def _record(self, ending: "Ending") -> None:
+        """Record the end of a run, unless that was done."""
+        error = ending.record()
+        if error is None:
+            self._working.went()
+        else:
+            self._working.came(error)
 
     def _begin_to_give_up(self, execution: Execution) -> None:
         self._crew.hire(lambda: self._give_up(execution))

@@ -139,10 +139,12 @@ class StoreQueue:
         claim = partial(self._claims.claim, queues, limit=limit, now=now, lease_s=self._lease_s, token=token)
         if time.monotonic() >= self._drain_at:  # a backlog must not hide what was just submitted
             self._look_in()
-        runs = claim()
-        if not runs and self._look_in():
-            runs = claim()
-        return [Reservation(run, partial(self._settle, run.id, token)) for run in runs]
+        claimed = claim()
+        if not claimed and self._look_in():
+            claimed = claim()
+        for run, history in claimed:
+            self._emitter.learn(run.id, history)
+        return [Reservation(run, partial(self._settle, run.id, token)) for run, _ in claimed]
 
     def _settle(self, job_id: str, token: str, error: BaseException | None, delay_s: float) -> None:
         if error is not None:

@@ -6,9 +6,9 @@ from datetime import datetime
 from threading import RLock
 
 from jobevents.backends.memoryruns import own_run_of
+from jobevents.desk import Claimed
 from jobevents.job import DELETED, QUEUED, Job, due_at
 from jobevents.pauses import MemoryPauses
-from jobevents.store import JobRun
 from jobevents.waiting import Entry, Waiting
 
 
@@ -46,7 +46,7 @@ class MemoryClaims:
 
     def claim(
         self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
-    ) -> Sequence[JobRun]:
+    ) -> Sequence[Claimed]:
         with self._lock:
             taken = self._waiting.take(
                 queues,
@@ -57,7 +57,7 @@ class MemoryClaims:
                 lease_s=lease_s,
                 token=token,
             )
-        return [own_run_of(entry.item) for entry in taken]
+        return [Claimed(own_run_of(entry.item)) for entry in taken]
 
     def release(self, job_id: str, token: str, *, delay_s: float) -> None:
         with self._lock:

@@ -116,7 +116,7 @@ class PostgresRecorder(PostgresProcessRecorder):
         channel = self._channel = f"{datastore.schema}.{EVENTS}"
         self._wake = PostgresWake(database, channel=channel, head=_HEAD)
         self.desk = Desk(
-            claims=PostgresClaims(database, tables, self._announce),
+            claims=PostgresClaims(database, tables, self._announce, events=EVENTS),
             pauses=PostgresPauses(database, self._announce),
             retention=PostgresRetention(database, tables),
             alarm=self._wake,

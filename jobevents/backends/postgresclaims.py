@@ -13,10 +13,10 @@ from typing import Final
 from jobevents.backends import sqlclaims
 from jobevents.backends.postgresdb import PostgresDatabase
 from jobevents.backends.sql import RUN_SELECT, Tables, instant, run_from
-from jobevents.backends.sqlclaims import CLAIMS
+from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlpauses import PAUSES
+from jobevents.desk import Claimed
 from jobevents.job import QUEUED
-from jobevents.store import JobRun
 
 PLACE: Final = "place"  # column of runs: the order of first events, since these are written one after the other
 
@@ -57,11 +57,17 @@ def schema_ddl(tables: Tables) -> list[str]:
 class PostgresClaims:
     """The table of claims; each call is one statement."""
 
-    def __init__(self, database: PostgresDatabase, tables: Tables, announce: Callable[[], None]) -> None:
-        """Use a database whose schema is there; `announce` wakes who waits, in all processes."""
+    def __init__(
+        self, database: PostgresDatabase, tables: Tables, announce: Callable[[], None], *, events: str
+    ) -> None:
+        """Use a database whose schema is there, with a table `events`; `announce` wakes who waits, in all processes."""
         self._database = database
         self._announce = announce
         self._runs = f'"{tables.runs}"'
+        self._history = (
+            f"SELECT array_agg(state ORDER BY originator_version) FROM (SELECT state, originator_version FROM {events} "
+            f'WHERE originator_id = "found"."id" ORDER BY originator_version LIMIT {HISTORY_LIMIT + 1}) AS "first"'
+        )
         self._is_ours = (
             f'{OURS} AND {self._runs}."queue" = "group"."queue" AND {self._runs}."job_name" = "group"."job_name" '
             f'AND {self._runs}."priority" = "group"."priority"'
@@ -74,12 +80,12 @@ class PostgresClaims:
 
     def claim(
         self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
-    ) -> Sequence[JobRun]:
+    ) -> Sequence[Claimed]:
         values = {"queues": list(queues), "now": now, "lease_s": float(lease_s), "token": token}
         statement = self.claim_due(limit, some=bool(queues))
         while True:
             found = self._database.query(statement, values)
-            claimed = [run_from(row[1:]) for row in found if row[0]]
+            claimed = [Claimed(run_from(row[2:]), _whole(row[1] or ())) for row in found if row[0]]
             if claimed or not found:  # else another claimed all that we found between our look and our lock: look again
                 return claimed
 
@@ -102,7 +108,7 @@ class PostgresClaims:
             'ON CONFLICT ("run_id") DO UPDATE SET "token" = excluded."token", "claimed" = excluded."claimed", '
             f'"until" = excluded."until" WHERE "{CLAIMS}"."token" = excluded."token" OR NOT ({_ALIVE}) '
             'RETURNING "run_id") '
-            f'SELECT "run_id" IS NOT NULL, {RUN_SELECT} FROM "found" LEFT JOIN "claimed" ON "run_id" = "id" '
+            f'SELECT "run_id" IS NOT NULL, ({self._history}), {RUN_SELECT} FROM "found" LEFT JOIN "claimed" ON "run_id" = "id" '
             f"ORDER BY {_FIRST}"
         )
 
@@ -156,3 +162,7 @@ class PostgresClaims:
     def waiting(self) -> int:
         count: int = self._database.query(self.count)[0][0]
         return count
+
+
+def _whole(history: Sequence[bytes]) -> Sequence[bytes]:
+    return history if len(history) <= HISTORY_LIMIT else ()

@@ -10,6 +10,7 @@ from typing import Final
 from jobevents.backends.sql import Tables
 
 CLAIMS: Final = "job_claims"
+HISTORY_LIMIT: Final = 8  # events that come with a claim, so that its start need not read them: most jobs have one
 _GROUP_AND_TIME: Final = ("queue", "job_name", "priority", "scheduled_at")
 
 

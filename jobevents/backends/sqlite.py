@@ -99,7 +99,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
         self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self._heads)
         announce = self._wake.announce
         self.desk = Desk(
-            claims=SqliteClaims(self.file, tables, announce, monotonic=monotonic),
+            claims=SqliteClaims(self.file, tables, announce, events=EVENTS, monotonic=monotonic),
             pauses=SqlitePauses(self.file, announce),
             retention=SqliteRetention(self.file, tables),
             alarm=self._wake,

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from jobevents.backends import sqlclaims
 from jobevents.backends.sql import Statements, Tables, run_from, time_text
-from jobevents.backends.sqlclaims import CLAIMS
+from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteleases import SLACK_S, boot_id
 from jobevents.backends.sqlpauses import PAUSES
+from jobevents.desk import Claimed
 from jobevents.job import QUEUED
-from jobevents.store import JobRun
 
 DDL: Final = (
     f'CREATE TABLE "{CLAIMS}" (\n'
@@ -51,6 +51,7 @@ class SqliteClaims:
         tables: Tables,
         announce: Callable[[], None],
         *,
+        events: str,
         monotonic: Callable[[], float] = time.monotonic,
         boot: str | None = None,
     ) -> None:
@@ -58,6 +59,7 @@ class SqliteClaims:
 
         Args:
             announce: wakes who waits, in all processes.
+            events: name of the table of events.
             monotonic: one clock for all processes of the machine.
             boot: what this run of the machine is called; by default what the system says.
         """
@@ -67,6 +69,8 @@ class SqliteClaims:
         self._boot = boot_id() if boot is None else boot
         self._is_busy = False  # the last claim found something: the next one need not look before it writes
         self._get_run = Statements(tables, "").get_run
+        history = f'SELECT state FROM "{events}" WHERE originator_id = ? ORDER BY originator_version'
+        self._get_history = f"{history} LIMIT {HISTORY_LIMIT + 1}"
         runs = f'"{tables.runs}"'
         ours = (
             f'{runs} INDEXED BY "{tables.runs}_claim" WHERE {OURS}'  # unasked, SQLite takes the one by state and time
@@ -95,18 +99,23 @@ class SqliteClaims:
 
     def claim(
         self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
-    ) -> Sequence[JobRun]:
-        def take(cursor: sqlite3.Cursor) -> list[JobRun]:
+    ) -> Sequence[Claimed]:
+        def take(cursor: sqlite3.Cursor) -> list[Claimed]:
             found = self._find(cursor, queues, now, limit)
             tick = self._monotonic()
             cursor.executemany(_CLAIM, [(job_id, token, self._boot, tick, tick + lease_s) for job_id in found])
-            return [run_from(cursor.execute(self._get_run, (job_id,)).fetchone()) for job_id in found]
+            return [self._claimed(cursor, job_id) for job_id in found]
 
         if not self._is_busy and not self._file.read(lambda cursor: self._find(cursor, queues, now, 1)):
             return []
         runs = self._file.write(take)
         self._is_busy = bool(runs)
         return runs
+
+    def _claimed(self, cursor: sqlite3.Cursor, job_id: str) -> Claimed:
+        run = run_from(cursor.execute(self._get_run, (job_id,)).fetchone())
+        history = [state for (state,) in cursor.execute(self._get_history, (job_id,))]
+        return Claimed(run, history if len(history) <= HISTORY_LIMIT else ())
 
     def _find(self, cursor: sqlite3.Cursor, queues: Sequence[str], now: datetime, limit: int) -> list[str]:
         until = time_text(now)
