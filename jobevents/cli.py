@@ -330,7 +330,7 @@ def migrate(
 def doctor_command(url: Url, as_json: AsJson = False) -> None:
     """Check that the log, the table of jobs and the blobs work. Exit 1 when something is wrong."""
     with open_jobs(url) as jobs:
-        findings = doctor.examine(jobs)
+        findings = doctor.examine(jobs, store=wiring.check_blobs)
     if console.wants_json(as_json):
         console.print_json(findings)
     else:

@@ -74,18 +74,29 @@ def list_jobs(
 def _current_reader(jobs: Jobs) -> "Reader[Status] | None":
     """Return a reader of the index if that has all that is in the log now, and no more.
 
-    A job just submitted must not be missing, and none may show that a log put back from an older copy does not know.
+    A job just submitted must not be missing, and none may show that a log put back from an older copy does not know. A log on
+    blobs has no end to compare with, and its index is all there is.
     """
     from projections.reader import Reader
 
     reader = Reader(jobs.blobs, jobs.prefix)
+    if not jobs.log.ordered:
+        return _with_index(reader)
     return reader if reader.index.position() == int(jobs.log.last_cursor() or 0) > 0 else None
+
+
+def _with_index(reader: "Reader[Status]") -> "Reader[Status]":
+    if not reader.index.exists():
+        raise NotFound("there is no index yet: is `jobevents project` running for this log?")
+    return reader
 
 
 def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Status]":
     from projections.reader import Reader
 
     reader = Reader(jobs.blobs, jobs.prefix)
+    if not jobs.log.ordered:
+        return _with_index(reader).after(cursor, limit, state)
     position, head = reader.index.position(), int(jobs.log.last_cursor() or 0)
     if head and not position:
         raise NotFound("there is no index yet; run: jobevents project --once")

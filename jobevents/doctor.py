@@ -1,7 +1,7 @@
 """What is well and what is not with a log: each check says what it found, and what to do where that is bad."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -28,8 +28,16 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: Any = None  # the same for programs, where there is more
 
 
-def examine(jobs: Jobs) -> list[Finding]:
-    """Run every check; one that fails stops no other. Writes nothing but a probe blob, which is removed again."""
+Look = Callable[[Jobs], Sequence[tuple[str, bool, str]]]
+"""Look at more, as `Finding`s: check, ok, found."""
+
+
+def examine(jobs: Jobs, *, store: Look = lambda _: ()) -> list[Finding]:
+    """Run every check; one that fails stops no other. Writes nothing but a probe blob, which is removed again.
+
+    Args:
+        store: looks at how the place of the blobs is set up.
+    """
     checks: dict[str, Callable[[Jobs], tuple[bool, str]]] = {
         "versions": _versions,
         "log readable": _log,
@@ -45,10 +53,12 @@ def examine(jobs: Jobs) -> list[Finding]:
         except JobEventsError as error:
             ok, found = False, f"{type(error).__name__}: {error}"
         findings.append(Finding(name, ok, found))
-    try:
-        return findings + _views(jobs)
-    except JobEventsError as error:
-        return [*findings, Finding("views", False, f"{type(error).__name__}: {error}")]
+    for name, look in {"store": lambda jobs: [Finding(*one) for one in store(jobs)], "views": _views}.items():
+        try:
+            findings += look(jobs)
+        except JobEventsError as error:
+            findings.append(Finding(name, False, f"{type(error).__name__}: {error}"))
+    return findings
 
 
 def _versions(_: Jobs) -> tuple[bool, str]:
@@ -57,6 +67,9 @@ def _versions(_: Jobs) -> tuple[bool, str]:
 
 
 def _log(jobs: Jobs) -> tuple[bool, str]:
+    if not jobs.log.ordered:
+        some = next(jobs.log.scan(limit=1), None)
+        return True, f"an event: {some.job_id}#{some.version} {some.type}" if some else "no events yet"
     cursor = jobs.log.last_cursor()
     last = next(iter(jobs.log.scan(str(int(cursor) - 1), limit=1)), None) if cursor else None
     return True, f"last event at cursor {cursor}: {last.job_id}#{last.version} {last.type}" if last else "no events yet"
@@ -110,9 +123,10 @@ def _views(jobs: Jobs) -> list[Finding]:
     """Say of each view that a projector keeps how far it is, and what holds it up."""
     from projections import health
 
-    head, now = int(jobs.log.last_cursor() or 0), datetime.now(UTC)
+    end, now = int(jobs.log.last_cursor() or 0) if jobs.log.ordered else None, datetime.now(UTC)
     findings = []
     for one in health.read_health(jobs.blobs, jobs.prefix):
+        head = one.head if end is None else end
         bad = health.troubles(one, head, now)
         through = one.complete_through.isoformat(timespec="seconds") if one.complete_through else "not known"
         found = f"at {one.position} of {head}, complete through {through}, {one.parked} parked"

@@ -1,5 +1,6 @@
 """What the URL of a log or of a store opens: one `match` on the scheme; each backend is imported when it is asked for."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,12 +9,13 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from jobevents import boundary
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
-from jobevents.errors import JobEventsError, Misconfigured
+from jobevents.errors import JobEventsError, Misconfigured, PermissionDenied, Unavailable
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import AggregateRecorder
 
     from jobevents.backends.gcs import GcsBlobs
+    from jobevents.backends.gcschecks import Check
     from jobevents.cloud import Bucket
     from jobevents.desk import Desk
     from jobevents.store import LogTable, RunTable
@@ -23,6 +25,8 @@ POSTGRES = ("postgresql", "postgres")  # schemes
 
 CAPTURE = ".jev"  # how the name of a capture ends
 _LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database, gs://bucket/prefix, incident.jev"
+
+logger = logging.getLogger(__name__)
 
 
 class Keeps(Protocol):
@@ -109,7 +113,9 @@ def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, po
         case "gs":
             no_more(parts, url)
             blobs, prefix = open_gcs(parts, url)
-            return open_bucket(blobs, prefix, once=blobs.once())
+            once = blobs.once()
+            _check_at_start(once, prefix)
+            return open_bucket(blobs, prefix, once=once)
         case _:
             raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
 
@@ -120,6 +126,38 @@ def open_bucket(blobs: Blobs, prefix: str = "", *, once: Blobs | None = None) ->
 
     bucket = Bucket(blobs, prefix, once=once)
     return Opened(bucket.recorder, bucket.recorder.translate, bucket, lambda: (blobs, prefix), bucket)
+
+
+def checks_of(blobs: Blobs, prefix: str) -> "list[Check]":
+    """Look at what of a bucket's set-up would lose events or money; nothing for other blobs.
+
+    Raises:
+        Unavailable, PermissionDenied, Misconfigured: the bucket cannot be used now, or at all.
+    """
+    if type(blobs).__name__ != "GcsBlobs":  # whose library is not to be loaded for the question
+        return []
+    from jobevents.backends.gcs import GcsBlobs
+    from jobevents.backends.gcschecks import check_bucket
+
+    assert isinstance(blobs, GcsBlobs)  # noqa: S101  # so it is called
+    return check_bucket(blobs, prefix)
+
+
+def _check_at_start(blobs: "GcsBlobs", prefix: str) -> None:
+    """Say what is unwise about a bucket, and refuse what cannot work; a store that is away just now stops nobody.
+
+    Raises:
+        Misconfigured: there is no such bucket, or acknowledged events may be lost in it.
+    """
+    try:
+        bad = [check for check in checks_of(blobs, prefix) if not check.is_well]
+    except (Unavailable, PermissionDenied) as error:
+        logger.warning("bucket was not checked error=%s", error)
+        return
+    for check in bad:
+        if check.is_fatal:
+            raise Misconfigured(f"events would be lost in this bucket {check.name}: {check.found}")
+        logger.warning("bucket is set up unwisely %s: %s", check.name, check.found)
 
 
 def open_files(parts: SplitResult, url: str) -> FileBlobs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobevents import boundary, wiring_bus, wiring_dispatch
 from jobevents.blobs import Blobs, MemoryBlobs
 from jobevents.errors import Corrupt, Misconfigured
-from jobevents.opening import POSTGRES, extra, no_more, open_files, open_gcs, open_log
+from jobevents.opening import POSTGRES, checks_of, extra, no_more, open_files, open_gcs, open_log
 from jobevents.workers import LEASE_S, identity
 
 if TYPE_CHECKING:
@@ -351,6 +351,17 @@ def _fill(jobs: "Jobs", capture: "Capture") -> None:
         capture.seal()
         projector(jobs, leased=False).run_once()
         failing.pop_all()
+
+
+def check_blobs(jobs: "Jobs") -> list[tuple[str, bool, str]]:
+    """Look at what of the set-up of the jobs' bucket would lose events or money: (name, is it well, what was found) of each.
+
+    Nothing where they have none.
+
+    Raises:
+        Unavailable, PermissionDenied, Misconfigured: the bucket cannot be used now, or at all.
+    """
+    return [(check.name, check.is_well, check.found) for check in checks_of(jobs.blobs, jobs.prefix)]
 
 
 def _write_statuses_inline(jobs: "Jobs", blobs: Blobs, prefix: str) -> None:

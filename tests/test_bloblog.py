@@ -1,24 +1,26 @@
 """The log on blobs, in memory and in files, keeps the contracts of logs and of stores."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jobevents.backends.bloblog import BlobRecorder
-from jobevents.backends.gcs import GcsBlobs
-from jobevents.backoff import Backoff
+from jobevents.backends.blobnames import PARTS
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
+from jobevents.events import JobProgressed
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
-from jobevents.store import JobStore, RunFilter, RunPage
-from jobevents.testing import Clock, JobStoreContract, LogContract
+from jobevents.store import JobStore
+from jobevents.testing import Clock, JobStoreContract
+from jobevents.testing.log_events import notes
 from jobevents.testing.runs import Elapse
 from jobevents.wiring import connect
-from projections.indexview import IndexView
-from tests.fake_time import FakeTime
+from tests.bloblogs import BlobLogContract, Indexed, Wire, bucket_jobs, close_buckets, index
+from tests.cli import CommandLine, jobevents
 
-pytest_plugins = ("tests.gcs",)
+__all__ = ["jobevents"]  # a fixture
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -27,14 +29,8 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
     return MemoryBlobs() if request.param == "memory" else FileBlobs(tmp_path)
 
 
-class BlobLogContract(LogContract):
-    """What the log on blobs promises, whatever the blobs are."""
-
-    ordered = False
-    whole_calls = False
-    keeps_rows = False
-    races = 20
-    many = 600
+class TestBlobLog(BlobLogContract):
+    """In memory and in files."""
 
     @pytest.fixture
     def log(self, blobs: Blobs) -> Iterator[EventLog]:
@@ -42,41 +38,6 @@ class BlobLogContract(LogContract):
         log = EventLog(recorder, recorder.translate)
         yield log
         log.close()
-
-
-class TestBlobLog(BlobLogContract):
-    """In memory and in files."""
-
-
-class Indexed:
-    """A store whose index is brought up to date before each list: on this log, lists are as late as a projector."""
-
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._view = IndexView(jobs.blobs, jobs.prefix)
-        self._position = 0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._jobs.store, name)
-
-    def project(self) -> None:
-        """Take every job as it is now into the index."""
-        self._position += 1
-        seen = {record.job_id for record in self._jobs.log.scan()}
-        self._view.take([self._jobs.emitter.load(job_id) for job_id in seen], self._position)
-        self._view.flush(everything=True)
-
-    def list(self, filter: RunFilter) -> RunPage:
-        self.project()
-        return self._jobs.store.list(filter)
-
-    def running_ids(self, job: str) -> object:
-        self.project()
-        return self._jobs.store.running_ids(job)
-
-    def purge(self, *args: object, **options: object) -> int:
-        self.project()
-        return self._jobs.store.purge(*args, **options)  # type: ignore[arg-type]  # what a store takes
 
 
 class TestBlobStore(JobStoreContract):
@@ -96,13 +57,90 @@ class TestBlobStore(JobStoreContract):
         return clock.move
 
 
-class TestGcsLog(BlobLogContract):
-    """In a bucket."""
+def test_the_command_line_over_files(tmp_path: Path, jobevents: CommandLine) -> None:
+    """Jobs of a log of objects are submitted, shown and canceled; lists are of the index, and say so where there is none."""
+    url = ("--url", f"file://{tmp_path}")
+    job_id = jobevents("submit", "render", *url).json["job_id"]
 
-    @pytest.fixture
-    def log(self, gcs_blobs: GcsBlobs, gcs_time: FakeTime) -> Iterator[EventLog]:
-        backoff = Backoff(sleep=gcs_time.sleep, clock=gcs_time.clock)
-        recorder = BlobRecorder(gcs_blobs, "log-1", once=gcs_blobs.once(), backoff=backoff)
-        log = EventLog(recorder, recorder.translate)
-        yield log
-        log.close()
+    assert "queued" in jobevents("show", job_id, *url).out
+    assert "no index yet" in jobevents("list", *url).err
+    with connect(url[1]) as jobs:
+        index(jobs)
+    assert job_id in jobevents("list", *url, "--json").out
+    assert job_id in jobevents("list", *url, "--after", "", "--json").out
+    assert job_id in jobevents("list", *url, "--job", "render", "--json").out
+    assert job_id not in jobevents("list", *url, "--job", "mix", "--json").out
+    assert 0 == jobevents("cancel", job_id, *url).code
+    assert "JobCanceled" in jobevents("events", job_id, *url, "--json").out
+    assert 0 == jobevents("doctor", *url).code
+
+
+def test_following_says_that_there_is_no_order(tmp_path: Path, jobevents: CommandLine) -> None:
+    """What a log of objects cannot do is said with what can be done."""
+    done = jobevents("tail", "--url", f"file://{tmp_path}")
+
+    assert (True, True) == (done.code > 0, "topic" in done.err)
+
+
+def test_two_processes_are_two_clients_of_one_log(tmp_path: Path, clock: Clock) -> None:
+    """What one wrote the other reads, at once: no head that is remembered hides it."""
+    url = f"file://{tmp_path}"
+    with connect(url, clock=clock) as one, connect(url, clock=clock) as two:
+        job_id = one.submit("render")
+        assert "queued" == two.get(job_id).state
+        one.cancel(job_id)
+
+        assert "canceled" == two.get(job_id).state
+        assert two.log.head(job_id) == one.log.head(job_id)
+
+
+def test_a_scan_of_heads_goes_on_from_any_job() -> None:
+    """By lists alone, part by part: each job's last event, resumed after any of them."""
+    recorder = BlobRecorder(MemoryBlobs(), "log-1")
+    log = EventLog(recorder, recorder.translate)
+    lengths = {f"a-{number}": number % 3 + 1 for number in range(40)} | {"a": 2, "a0": 1, "a-": 1}
+    for job_id, length in lengths.items():
+        log.append(notes(job_id, range(1, length + 1)))
+
+    found = {part: list(recorder.last_slots(part)) for part in PARTS}
+
+    assert lengths == {slot.job_id: slot.version for slots in found.values() for slot in slots}
+    for part, slots in found.items():
+        for place, slot in enumerate(slots):
+            assert slots[place + 1 :] == list(recorder.last_slots(part, after=slot.job_id))
+
+
+def test_gcs_01_progress_is_spaced(clock: Clock) -> None:
+    """GCS-01: two hundred progress events in twenty seconds are three in the log, and the last said is there at the end."""
+    jobs = bucket_jobs(MemoryBlobs(clock=clock), clock)
+    job_id = jobs.submit("render")
+
+    with jobs.attempt(job_id) as attempt:
+        for percent in range(200):
+            attempt.progress(percent / 2)
+            clock.move(0.1)
+
+    told = [event.percent for event in jobs.history(job_id) if isinstance(event, JobProgressed)]
+    assert (99.5, 3) == (told[-1], len(told))
+    assert "succeeded" == jobs.get(job_id).state
+    close_buckets()
+
+
+def test_what_a_life_costs(clock: Clock) -> None:
+    """A job from its submission to its end by one process: no list, one write for each event, two for its key."""
+    wire = Wire(MemoryBlobs(clock=clock))
+    jobs = bucket_jobs(wire, clock)
+
+    job_id = jobs.submit("render", key="k")
+    with jobs.attempt(job_id):
+        pass
+
+    asked = Counter((method, name.split("/")[1]) for method, name in wire.calls if "workers" not in name)
+    assert {
+        ("put", "log"): 3,
+        ("put", "keys"): 1,
+        ("delete", "keys"): 1,
+        ("get", "ctl"): 2,  # the floor, before and after the first event
+        ("get", "jobs"): 1,  # the status, before the start is granted
+    } == asked
+    close_buckets()

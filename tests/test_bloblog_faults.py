@@ -575,6 +575,47 @@ def test_a_key_whose_holder_never_began_is_taken_over(
         other.submit("render", id="a", key="k2")
 
 
+def test_a_holder_that_begins_while_it_is_looked_at_keeps_its_key(jobs: Jobs, wire: Wire, other: Jobs) -> None:
+    """It was not there at one look and is at the next: that is no reason to take its key."""
+    name = NAMES.key("render", "k")
+    wire.refuse("put", "keys", error=Conflict("taken"))
+    wire.before("get", "keys", lambda: other.submit("render", id="a", key="k"))
+
+    with pytest.raises(KeyTaken) as taken:
+        jobs.submit("render", {"song": 8}, id="b", key="k")
+
+    assert ("a", True) == (taken.value.job_id, any(call == ("get", name) for call in wire.calls))
+
+
+def test_of_two_submissions_with_a_key_one_is_made(clock: Clock) -> None:
+    """Whatever step of the one the other falls into."""
+
+    def submit(jobs: Jobs, job_id: str) -> None:
+        try:
+            jobs.submit("render", {"for": job_id}, id=job_id, key="k")
+        except KeyTaken:
+            refused.append(job_id)
+
+    for at in range(1, 100):
+        store = MemoryBlobs(clock=clock)
+        other = bucket_jobs(store, clock)
+        calls: list[object] = []
+        refused: list[str] = []
+
+        def meanwhile(call: object, at: int = at, other: Jobs = other, calls: list[object] = calls) -> None:
+            calls.append(call)
+            if len(calls) == at:
+                submit(other, "b")
+
+        submit(bucket_jobs(FailingBlobs(store, before=meanwhile), clock), "a")
+
+        if len(calls) < at:
+            break
+        assert 1 == len(refused)
+        assert [1 - (job_id in refused) for job_id in "ab"] == [other.log.head(job_id).version for job_id in "ab"]
+    assert 4 < at < 99
+
+
 def test_a_job_that_is_run_again_does_not_take_its_key_again(jobs: Jobs) -> None:
     """Its key went with its end: it may be another's by now, and stays so."""
     jobs.submit("render", id="a", key="k")

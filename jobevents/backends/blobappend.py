@@ -9,6 +9,7 @@ Each rule is a step of its own, with what goes wrong without it:
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from eventsourcing.persistence import IntegrityError, StoredEvent
 from lru import LRU
@@ -19,6 +20,7 @@ from jobevents.backends.blobnames import Names, Slot
 from jobevents.backoff import Backoff
 from jobevents.blobs import ABSENT, Blob, Blobs
 from jobevents.errors import AppendUnknown, Conflict, Corrupt, Gone, NotFound, PermissionDenied, Unavailable
+from jobevents.log import Head
 
 HEADS = 16_384  # jobs whose last version is remembered, 0.2 KiB each
 FRESH_S = 60.0  # how long a head is taken for what it was: an erasure waits an hour between its floor and its deletes
@@ -26,28 +28,43 @@ FRESH_S = 60.0  # how long a head is taken for what it was: an erasure waits an 
 _JSON = "application/json; charset=utf-8"
 
 
+class _Seen(NamedTuple):
+    """The end of a history as it was seen."""
+
+    version: int
+    end: bytes  # of the stored event: its chain
+    at: float  # monotonic
+
+
 class Heads:
-    """The last version of jobs as this process saw them, and when. A hint: what is forgotten costs a request."""
+    """The last event of jobs as this process saw it, and when. A hint: what is forgotten costs a request."""
 
-    def __init__(self, monotonic: Callable[[], float], capacity: int | None = None) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._seen: LRU[str, tuple[int, float]] = LRU(capacity or HEADS)
+        self._seen: LRU[str, _Seen] = LRU(HEADS)
 
-    def note(self, slot: Slot) -> None:
+    def note(self, slot: Slot, data: bytes) -> None:
         """Note an event that is there now."""
         known = self._seen.get(slot.job_id)
-        if known is None or known[0] <= slot.version:
-            self._seen[slot.job_id] = slot.version, self._monotonic()
+        if known is None or known.version <= slot.version:
+            self._seen[slot.job_id] = _Seen(slot.version, data[-codec.TAIL :], self._monotonic())
 
     def version(self, job_id: str) -> int:
         """Return the highest version that was seen; 0 when none is remembered."""
         known = self._seen.get(job_id)
-        return known[0] if known else 0
+        return known.version if known else 0
 
     def is_fresh(self, job_id: str, version: int) -> bool:
         """Tell whether a version was seen within the last minute."""
         known = self._seen.get(job_id)
-        return known is not None and known[0] >= version and self._monotonic() - known[1] <= FRESH_S
+        return known is not None and known.version >= version and self._monotonic() - known.at <= FRESH_S
+
+    def bears_out(self, job_id: str, head: Head) -> bool:
+        """Tell whether a history is known to go on from a head: it was seen a moment ago, or there is more already."""
+        known = self._seen.get(job_id)
+        if known is None or known.version < head.version or not self.is_fresh(job_id, head.version):
+            return False
+        return known.version > head.version or known.end == codec.tail(head.chain)
 
 
 class SlotAppender:
@@ -78,7 +95,7 @@ class SlotAppender:
             self._heed_floor_after(slot, event)
         except (Unavailable, PermissionDenied) as error:  # it was created, and may have to go again
             raise _unknown(slot, event) from error
-        self._heads.note(slot)
+        self._heads.note(slot, event.state)
 
     def _create(self, slot: Slot, event: StoredEvent) -> bool:
         """Create a slot by tries of one name and one content; False when it was taken before this call."""
@@ -128,7 +145,7 @@ class SlotAppender:
     def _heed_emptied(self, slot: Slot, answer: Conflict | Unavailable) -> None:
         """Where a slot was taken and is empty now, it was deleted: do not fill it again below a floor."""
         if isinstance(answer, Conflict):
-            self._heed_floor(slot)
+            self.heed_floor(slot)
 
     def _heed_floor_before(self, slot: Slot, event: StoredEvent) -> None:
         """Do not begin a job that was erased."""
@@ -142,14 +159,19 @@ class SlotAppender:
 
     def _heed_or_take_back(self, slot: Slot, event: StoredEvent) -> None:
         try:
-            self._heed_floor(slot)
+            self.heed_floor(slot)
         except Gone:
             found = self._read_back(slot)
             if found is not None and found.data == event.state:
                 self._once.delete(self._names.event(slot), if_generation=found.generation)
             raise
 
-    def _heed_floor(self, slot: Slot) -> None:
+    def heed_floor(self, slot: Slot) -> None:
+        """Refuse a slot in which no event may be.
+
+        Raises:
+            Gone: the job was erased.
+        """
         floor = self._floors.get(slot.job_id)
         if is_below(slot, floor):
             raise Gone(f"the job was erased job_id={slot.job_id} floor={floor}")

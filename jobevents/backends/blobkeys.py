@@ -82,7 +82,7 @@ class BlobKeys:
         if found is None:
             return None
         said, _ = found
-        return said.job if self._still_holds(said) else None
+        return said.job if _has(self._load(said.job), said) else None
 
     def _take(self, job: Job) -> bool:
         """Create the key's object, or take it over from a job that does not hold it any more; False when it is held."""
@@ -100,25 +100,26 @@ class BlobKeys:
                 if said.job == job.job_id:
                     self._held[name] = blob.generation
                     return False
-                if self._still_holds(said) or not self._is_absent_for_good(said, blob):
+                if self._is_held(said, blob):
                     raise KeyTaken("idempotency key is taken", job_id=said.job, key=job.key) from None
                 generation = blob.generation
             else:
                 return True
 
-    def _still_holds(self, said: Holder) -> bool:
-        """Tell whether the job is there, has not finished, and has this key."""
-        job = self._load(said.job)
-        return _holds(job) and (job.name, job.key) == (said.name, said.key)
+    def _is_held(self, said: Holder, blob: Blob) -> bool:
+        """Tell whether a key is not to be taken over: its job has it, or may be about to begin.
 
-    def _is_absent_for_good(self, said: Holder, blob: Blob) -> bool:
-        """Tell whether a key may be taken that its job does not hold: also one that has not begun, and shall not."""
-        if self._load(said.job).version:
-            return True
-        if (self._clock.now() - blob.stored_at).total_seconds() < BEGIN_S:
-            return False
-        self._floors.raise_to(said.job, 1)
-        return not self._load(said.job).version
+        From one look at the job, as it may begin between two.
+        """
+        job = self._load(said.job)
+        if job.version or self._may_begin(blob):
+            return not job.version or _has(job, said)
+        self._floors.raise_to(said.job, 1)  # who comes now finds it after its create, and takes that back
+        job = self._load(said.job)
+        return job.version > 0 and _has(job, said)
+
+    def _may_begin(self, blob: Blob) -> bool:
+        return (self._clock.now() - blob.stored_at).total_seconds() < BEGIN_S
 
     def _release(self, job: Job) -> None:
         """Remove the key's object, if this job holds it."""
@@ -151,6 +152,10 @@ class BlobKeys:
             return msgspec.json.decode(blob.data, type=Holder), blob
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             raise Corrupt(f"key cannot be read name={name!r} error={error} data={blob.data[:80]!r}") from error
+
+
+def _has(job: Job, said: Holder) -> bool:
+    return _holds(job) and (job.name, job.key) == (said.name, said.key)
 
 
 def _holds(job: Job) -> bool:

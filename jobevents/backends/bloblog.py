@@ -8,7 +8,7 @@ the first at the first job is the first at all.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from jobevents.errors import (
 )
 from jobevents.job import Job
 from jobevents.limits import Limit
-from jobevents.log import Record
+from jobevents.log import NO_HEADS, Head, Record
 
 PROBES = 4  # reads of what may be the next event before a list, which costs twelve times a read
 RELISTS = 3  # of a listing that was made while events were written, and has a hole
@@ -94,6 +94,7 @@ class BlobRecorder(AggregateRecorder):
         *,
         rows: Sequence[Job] = (),
         limits: Sequence[Limit] = (),
+        follows: Mapping[str, Head] = NO_HEADS,
         **kwargs: Any,  # Any: as in the library
     ) -> None:
         """Create each event in its slot.
@@ -102,6 +103,7 @@ class BlobRecorder(AggregateRecorder):
             stored_events: 0..n, of any jobs; of each job in order.
             rows: the jobs as they are after these events.
             limits: none: nothing here counts the running jobs.
+            follows: the heads that events go on from: a read for each that was not seen within the last minute.
             kwargs: passed over.
 
         Raises:
@@ -116,6 +118,7 @@ class BlobRecorder(AggregateRecorder):
         if not stored_events:
             return
         ordered = sorted(stored_events, key=attrgetter("originator_id", "originator_version"))
+        self._heed_heads(follows)
         self._refuse_taken(ordered)
         undo = self._before(rows, ordered)
         written = 0
@@ -149,6 +152,18 @@ class BlobRecorder(AggregateRecorder):
     def _refuse_doubles(self, events: Sequence[StoredEvent]) -> None:
         if len({slot_of(event) for event in events}) < len(events):
             raise IntegrityError("two events of one call are for one slot")
+
+    def _heed_heads(self, follows: Mapping[str, Head]) -> None:
+        """Refuse to go on from an event that is not there, as in a log that was replaced by an older copy."""
+        unsure = [one for one in follows.items() if not self._heads.bears_out(*one)]
+        found = self._fan.map(lambda one: self._look(Slot(one[0], one[1].version)), unsure)
+        for (job_id, head), blob in zip(unsure, found, strict=True):
+            if blob is None:
+                self._appender.heed_floor(Slot(job_id, head.version))
+            if blob is None or not blob.data.endswith(codec.tail(head.chain)):
+                raise IntegrityError(
+                    f"another history than the one gone on from job_id={job_id} version={head.version}"
+                )
 
     def _refuse_taken(self, events: Sequence[StoredEvent]) -> None:
         """Refuse a call over several jobs that cannot be whole: one read for each, all at a time."""
@@ -226,7 +241,8 @@ class BlobRecorder(AggregateRecorder):
             blob = self._blobs.get(self.names.event(slot))
         except NotFound:
             return None
-        self._heads.note(slot)
+        if blob is not None:
+            self._heads.note(slot, blob.data)
         return blob
 
     def _slots(self, prefix: str, start: Slot | None = None) -> Iterator[Slot]:

@@ -20,10 +20,10 @@ import requests
 from google.api_core import exceptions as api_errors
 from google.cloud.storage import Blob as StorageObject
 from google.cloud.storage import Client
-from google.cloud.storage import exceptions as media_errors
 from requests.adapters import HTTPAdapter
 
 from jobevents import errors
+from jobevents.backends.gcserrors import FAILURES, is_bucket_missing, is_transient, status_of, translated
 from jobevents.backoff import Backoff, Tries
 from jobevents.blobs import Blob, BlobEntry, check_metadata, check_name, check_prefix
 
@@ -33,15 +33,6 @@ _TOKEN = "jobevents-write"  # noqa: S105 - the metadata key of the write token, 
 _META = "x-goog-meta-"
 _HEADER_KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
-_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
-_FAILURES = (
-    api_errors.GoogleAPICallError,
-    media_errors.InvalidResponse,
-    media_errors.DataCorruption,
-    requests.exceptions.RequestException,
-    google.auth.exceptions.GoogleAuthError,
-    ConnectionError,
-)
 
 
 class GcsBlobs:
@@ -92,6 +83,21 @@ class GcsBlobs:
         alike = copy.copy(self)
         alike._backoff = Backoff(deadline_s=self._timeout_s, tries=1)
         return alike
+
+    def settings(self) -> Mapping[str, Any]:  # Any: JSON of the API's resource
+        """Return the bucket's own settings, as the JSON API has them: one request.
+
+        Raises:
+            PermissionDenied: these credentials may use objects alone.
+            Misconfigured: there is no such bucket.
+        """
+
+        def read(timeout_s: float) -> Mapping[str, Any]:
+            bucket = self._handle().client.bucket(self._name)
+            bucket.reload(retry=None, timeout=timeout_s)
+            return dict(bucket._properties)
+
+        return self._call(self._backoff.start(), "read the bucket's settings", read, absent_is_bucket=True)
 
     def get(self, name: str, *, if_changed: str | None = None) -> Blob | None:
         key = self._key(name)
@@ -168,9 +174,9 @@ class GcsBlobs:
         while True:
             try:
                 return request(min(self._timeout_s, tries.left_s))
-            except _FAILURES as error:
-                if not (_is_transient(error) and tries.pause()):
-                    raise self._translated(error, doing, absent_is_bucket=absent_is_bucket) from error
+            except FAILURES as error:
+                if not (is_transient(error) and tries.pause()):
+                    raise translated(error, doing, self._name, absent_is_bucket=absent_is_bucket) from error
 
     def _read(self, key: str, if_changed: str | None, timeout_s: float) -> Blob | None:
         unless = int(if_changed) if if_changed is not None and if_changed.isdecimal() else None
@@ -217,13 +223,13 @@ class GcsBlobs:
         while True:
             try:
                 return upload.send(self._handle(), over, min(self._timeout_s, tries.left_s))
-            except _FAILURES as error:
-                if unsure and _status(error) == 412:
+            except FAILURES as error:
+                if unsure and status_of(error) == 412:
                     stored = self._stored(tries, upload.key)
                     if stored and stored.token == upload.token:
                         return stored.generation
-                if not (_is_transient(error) and tries.pause()):
-                    raise self._translated(error, f"write {upload.key!r}", absent_is_bucket=True) from error
+                if not (is_transient(error) and tries.pause()):
+                    raise translated(error, f"write {upload.key!r}", self._name, absent_is_bucket=True) from error
                 unsure = True
 
     def _delete_over(self, tries: Tries, key: str, over: int) -> bool:
@@ -237,13 +243,13 @@ class GcsBlobs:
                 timeout_s = min(self._timeout_s, tries.left_s)
                 self._handle().blob(key).delete(if_generation_match=over, retry=None, timeout=timeout_s)
                 return True
-            except _FAILURES as error:
-                status = _status(error)
+            except FAILURES as error:
+                status = status_of(error)
                 gone = status == 412 and self._stored(tries, key) is None
-                if gone or (status == 404 and not _is_bucket_missing(error)):
+                if gone or (status == 404 and not is_bucket_missing(error)):
                     return unsure
-                if not (_is_transient(error) and tries.pause()):
-                    raise self._translated(error, f"delete {key!r}") from error
+                if not (is_transient(error) and tries.pause()):
+                    raise translated(error, f"delete {key!r}", self._name) from error
                 unsure = True
 
     def _stored(self, tries: Tries, key: str) -> "_Stored | None":
@@ -252,7 +258,7 @@ class GcsBlobs:
             try:
                 found.reload(retry=None, timeout=timeout_s)
             except api_errors.NotFound as error:
-                if _is_bucket_missing(error):
+                if is_bucket_missing(error):
                     raise
                 return None
             return _Stored(str(found.generation), (found.metadata or {}).get(_TOKEN, ""))
@@ -285,23 +291,6 @@ class GcsBlobs:
             return _Page(sorted(found, key=lambda entry: entry.name.encode()), listing.next_page_token)
 
         return self._call(self._backoff.start(), f"list {prefix!r}", read, absent_is_bucket=True)
-
-    def _translated(self, error: Exception, doing: str, *, absent_is_bucket: bool = False) -> errors.JobEventsError:
-        what = f"cannot {doing} bucket={self._name}"
-        match _status(error):
-            case 404 if absent_is_bucket or _is_bucket_missing(error):
-                return errors.Misconfigured(f"{what}: there is no such bucket; create it or name another")
-            case 404:
-                return errors.NotFound(f"{what}: no such blob")
-            case 412:
-                return errors.Conflict(f"{what}: written by another, the generation is not the one expected")
-            case (401 | 403) as status:
-                return errors.PermissionDenied(
-                    f"{what} status={status}; grant these credentials roles/storage.objectUser"
-                )
-        if isinstance(error, google.auth.exceptions.GoogleAuthError) and not _is_transient(error):
-            return errors.PermissionDenied(f"{what}: credentials do not work cause={error}")
-        return errors.Unavailable(f"{what} cause={type(error).__name__}: {error}")
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -378,23 +367,3 @@ def _new_client() -> Any:  # google-cloud-storage has no types
         raise errors.Misconfigured(
             "no google credentials; run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
         ) from error
-
-
-def _status(error: Exception) -> int | None:
-    if isinstance(error, media_errors.InvalidResponse):
-        return int(error.response.status_code)
-    code = getattr(error, "code", None)
-    return int(code) if code is not None else None
-
-
-def _is_transient(error: Exception) -> bool:
-    status = _status(error)
-    if status is not None:
-        return status in _TRANSIENT or (status == 403 and "ateLimitExceeded" in str(error))
-    if isinstance(error, google.auth.exceptions.GoogleAuthError):
-        return isinstance(error, google.auth.exceptions.TransportError) or error.retryable
-    return True
-
-
-def _is_bucket_missing(error: Exception) -> bool:
-    return "bucket does not exist" in str(error)  # GCS: both 404s have the reason "notFound"
