@@ -33,16 +33,20 @@ def project(
     create: bool,
     once: bool,
     port: int,
-    rotation_s: float,
-    operations_s: float,
+    pace: tuple[float, float, float],
     as_json: bool,
 ) -> None:
-    """Project a log without one sequence until a signal, or once; exit 1 when --once was ended by a signal."""
+    """Project a log without one sequence until a signal, or once; exit 1 when --once was ended by a signal.
+
+    Args:
+        pace: of the sweep: seconds of a rotation, seconds between two looks at the unfinished, operations a second.
+    """
     from projections.healthz import HealthServer
     from projections.sweeper import Terms
 
-    terms = Terms(rotation_s=rotation_s, operations_s=operations_s) if jobs.bus else None
-    made = wiring_bus.service(jobs, subscription, create=create, leased=not once, terms=terms)
+    rotation_s, open_s, operations_s = pace
+    terms = Terms(rotation_s=rotation_s, open_s=open_s, calm_s=5 * open_s, operations_s=operations_s)
+    made = wiring_bus.service(jobs, subscription, create=create, leased=not once, terms=terms if jobs.bus else None)
     stop = threading.Event()
     is_done = True
     with ExitStack() as stack:

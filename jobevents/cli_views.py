@@ -50,7 +50,11 @@ Port = Annotated[
     int, typer.Option("--port", envvar="PORT", min=0, max=65535, help="Answer /healthz and /metrics there; 0: nowhere.")
 ]
 SweepHours = Annotated[
-    float, typer.Option("--sweep-hours", min=0.01, help="In which all of a log of objects is listed once.")
+    float, typer.Option("--sweep-hours", min=0.001, help="In which all of a log of objects is listed once.")
+]
+SweepSeconds = Annotated[
+    float,
+    typer.Option("--sweep-seconds", min=0.1, help="Between two looks at unfinished jobs, while something is amiss."),
 ]
 SweepOperations = Annotated[
     float, typer.Option("--sweep-operations", min=1, help="Reads and lists a second of the sweep, at most.")
@@ -71,6 +75,7 @@ def project(
     create: Create = False,
     port: Port = 0,
     sweep_hours: SweepHours = 24.0,
+    sweep_seconds: SweepSeconds = 60.0,
     sweep_operations: SweepOperations = 200.0,
     as_json: AsJson = False,
 ) -> None:
@@ -89,8 +94,7 @@ def project(
                 create=create,
                 once=once,
                 port=port,
-                rotation_s=sweep_hours * 3600,
-                operations_s=sweep_operations,
+                pace=(sweep_hours * 3600, sweep_seconds, sweep_operations),
                 as_json=as_json,
             )
             return

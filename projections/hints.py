@@ -28,7 +28,7 @@ BATCH = 500  # messages a pull
 PULL_S = 0.1  # how long a pull waits: how late an acknowledgement is at most
 REORDER_S = 0.25  # how long messages that are missing between others may take before they are taken for lost
 MOST = 20_000  # events found and not stored yet, beyond which nothing is pulled: 20 MB
-YOUNG = 4  # versions up to which a job unknown here is read from its first event, and its status not at all
+YOUNG = 3  # versions up to which a job unknown here is read from its first event, and its status not at all
 THREADS = 16  # jobs read at once
 
 logger = logging.getLogger(__name__)
@@ -195,11 +195,19 @@ class Hints:
         if not known and last > YOUNG:
             status = self._inlet.status_version(job_id)
             known = min(status, last - 1)
-        records = self._inlet.log.read_raw(job_id, after=known)
-        if records and records[-1].type != JobDeleted.__name__:
-            records = [record for record in records if record.version <= last]
+        records = self._read(job_id, known, last)
         genuine = self._genuine(job, {record.version: record for record in records}, known)
         return self._inlet.take(records, hinted=genuine, status=status) if records else place
+
+    def _read(self, job_id: str, known: int, last: int) -> list[Record]:
+        """Return the events after a version up to `last`; all of them if the job was deleted since."""
+        records = self._inlet.log.read_raw(job_id, after=known, until=last + 1)
+        if not records or records[-1].version <= last:
+            return records
+        end = self._inlet.log.read_raw(job_id, after=last + 1) or records
+        if end[-1].type == JobDeleted.__name__:
+            return records + [record for record in end if record.version > last + 1]
+        return records[:-1]
 
     def _genuine(self, job: _Job, records: dict[int, Record], known: int) -> set[int]:
         """Return the versions whose messages say what the log says; the others are counted."""

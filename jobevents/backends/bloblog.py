@@ -188,13 +188,14 @@ class BlobRecorder(AggregateRecorder):
     ) -> Sequence[StoredEvent]:
         """Return a part of a job's history; see the library's.
 
-        What follows an event is read one after the other until there is nothing; the whole is listed, and read at a time.
+        What follows an event, and a job's first few, is read one after the other until there is nothing; the whole is listed,
+        and read at a time.
         """
         job_id = str(originator_id)
         if desc and limit == 1 and (last := self._last(job_id, lte)) is not None:
             return [last] if gt is None or last.originator_version > gt else []
-        if gt and not desc:
-            return self._following(job_id, gt, lte)[:limit]
+        if not desc and (gt or (lte is not None and lte <= PROBES)):
+            return self._following(job_id, gt or 0, lte)[:limit]
         events = self._listed(job_id, gt, lte)
         return (events[::-1] if desc else events)[:limit]
 
@@ -208,6 +209,8 @@ class BlobRecorder(AggregateRecorder):
             if event is None:
                 return found
             found.append(event)
+        if until is not None and until <= after + PROBES:
+            return found
         return found + self._listed(job_id, after + PROBES, until)
 
     def _last(self, job_id: str, until: int | None) -> StoredEvent | None:

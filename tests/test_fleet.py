@@ -1,0 +1,167 @@
+"""The whole of it, in processes: workers that are killed, projectors that are killed, Pub/Sub that goes away and comes back.
+
+JOBEVENTS_FLEET_JOBS=3000 and JOBEVENTS_FLEET_OUTAGE_S=20 make it as large as it is meant; without them it is a small part.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobevents import connect
+from jobevents.backends.pubsub import PubSubBus
+from jobevents.backends.pubsubsubscriber import Terms
+from jobevents.errors import Conflict
+from jobevents.events import JobSucceeded
+from jobevents.job import SUCCEEDED, fold
+from jobevents.jobs import Jobs
+from jobevents.records import status_bytes, status_name
+from jobevents.testing.bus import subscribed
+from projections.index import Index
+from tests.cli import start
+from tests.fleet import job_ids
+from tests.gcs_proxy import GcsProxy
+from tests.pubsub_server import PubSubServer
+
+pytest_plugins = ("tests.pubsub", "tests.gcs")
+
+WORKERS, PROJECTORS = 4, 2
+OUTAGE_S = float(os.environ.get("JOBEVENTS_FLEET_OUTAGE_S", "2"))
+SETTLE_S = 60.0 + 6 * OUTAGE_S  # a killed projector's messages come again after 20 s, its role is free after 15 s
+
+
+@pytest.fixture(params=["files", "gcs"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int, dict[str, str]]:
+    """The URL of an empty log, how many jobs to run on it, and what its processes need in their environment."""
+    if request.param == "files":
+        return f"file://{tmp_path}/log", int(os.environ.get("JOBEVENTS_FLEET_JOBS", "120")), {}
+    bucket = str(request.getfixturevalue("gcs_bucket"))
+    proxy: GcsProxy = request.getfixturevalue("gcs_proxy")
+    return (
+        f"gs://{bucket}/tenant",
+        int(os.environ.get("JOBEVENTS_FLEET_JOBS", "40")),
+        {"STORAGE_EMULATOR_HOST": proxy.url},
+    )
+
+
+@pytest.fixture
+def processes() -> Iterator[list["subprocess.Popen[str]"]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+    for process in started:
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_fleet_survives(
+    place: tuple[str, int, dict[str, str]],
+    pubsub_server: PubSubServer,
+    topic: str,
+    tmp_path: Path,
+    processes: list["subprocess.Popen[str]"],
+) -> None:
+    """Every status is the fold, the index is whole, nothing has succeeded twice, and a stranger got every event."""
+    bare, count, env = place
+    url = f"{bare}?topic={topic}"
+    env = {**env, "PUBSUB_EMULATOR_HOST": pubsub_server.host}
+    pubsub_server.topics.add(topic)
+    rans = [tmp_path / f"ran-{n}" for n in range(WORKERS)]
+
+    def project() -> None:
+        sweep = ("--sweep-hours", "0.003", "--sweep-seconds", "2")
+        processes.append(start("project", "--create", "--url", url, *sweep, cwd=tmp_path, env=env))
+
+    quick = PubSubBus(topic, terms=Terms(ack_deadline_s=10))  # what a dead projector held is delivered again after this
+    subscribed(quick, "jobs-projector").close()
+    with connect(url) as jobs:
+        assert jobs.bus is not None
+        stranger = subscribed(jobs.bus, "stranger")
+        for _ in range(PROJECTORS):
+            project()
+        workers = [_worker(url, count, n, ran, env) for n, ran in enumerate(rans)]
+        processes += workers
+        _submit(jobs, count, lambda: _until(lambda: _ran(rans) > count // 6, "work is under way"))
+        _until(lambda: _ran(rans) > count // 3, "a third has run")
+        pubsub_server.unavailable()
+        for victim in (processes[0], workers[0], workers[1]):
+            victim.kill()
+        time.sleep(OUTAGE_S)
+        pubsub_server.unavailable(False)
+        for worker in workers[2:]:
+            _, err = worker.communicate(timeout=900)
+            assert 0 == worker.returncode, err
+        _until(lambda: _is_whole(jobs, count), "index and statuses are whole", seconds=SETTLE_S)
+
+        for job_id in job_ids(count):
+            history = jobs.history(job_id)
+            assert SUCCEEDED == fold(history).state
+            assert 1 == Counter(type(event) for event in history)[JobSucceeded], job_id
+        events = {(record.job_id, record.version) for record in jobs.log.scan()}
+        got: set[tuple[str, int]] = set()
+        _until(lambda: _take(stranger, got) >= events, "the stranger has every event", seconds=SETTLE_S)
+
+
+def _worker(url: str, count: int, seed: int, ran: Path, env: dict[str, str]) -> "subprocess.Popen[str]":
+    root = Path(__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.fleet", url, str(count), str(seed), str(ran)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), **env},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _submit(jobs: Jobs, count: int, after_half: Callable[[], None]) -> None:
+    """Submit every job that no worker has begun yet: a task may be delivered before its record is there."""
+    ids = job_ids(count)
+    for number, job_id in enumerate(ids):
+        if number == count // 2:
+            after_half()
+        with suppress(Conflict):  # a worker was first
+            jobs.submit("render", id=job_id, external=True)
+
+
+def _ran(rans: list[Path]) -> int:
+    return sum(len(ran.read_text().splitlines()) for ran in rans if ran.exists())
+
+
+def _is_whole(jobs: Jobs, count: int) -> bool:
+    index = Index(jobs.blobs, jobs.prefix)
+    if not index.exists() or index.counts()["succeeded"] != count or index.counts()["all"] != count:
+        return False
+    return all(_stored(jobs, one) == status_bytes(fold(jobs.log.read(one))) for one in job_ids(count))
+
+
+def _stored(jobs: Jobs, job_id: str) -> bytes:
+    try:
+        blob = jobs.blobs.get(jobs.blob_name(status_name(job_id)))
+    except LookupError:
+        return b""
+    assert blob is not None
+    return bytes(blob.data)
+
+
+def _take(subscriber: Any, got: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    taken = subscriber.pull(1000, 0.1)
+    got |= {(one.notice.job_id, one.notice.version) for one in taken if one.notice}
+    subscriber.ack(taken)
+    return got
+
+
+def _until(holds: Callable[[], bool], what: str, *, seconds: float = 300.0) -> None:
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends, f"it never came to be that {what}"
+        time.sleep(0.1)
