@@ -79,7 +79,7 @@ class Bucket:
         """
         from projections.index import Index
 
-        fan = Fan(threads)
+        fan = self._fan = Fan(threads)
         self.recorder = BlobRecorder(blobs, prefix, once=once, backoff=backoff, fan=fan, monotonic=monotonic)
         names, floors = self.recorder.names, self.recorder.floors
         store_clock = StoreClock(blobs, prefix, monotonic=monotonic)
@@ -87,10 +87,10 @@ class Bucket:
         self._blobs = blobs
         self._prefix = prefix
         self._emitter: Emitter | None = None
-        self.keys = BlobKeys(blobs, names, floors, store_clock, self._load)
+        self.keys = BlobKeys(blobs, names, floors, store_clock, fan, self._load)
         self.run_logs = BlobRunLogs(blobs, names, fan, load=self._load, cached=self._cached)
         self.recorder.at_append = (self.keys, self.run_logs)
-        self.runs = BlobRuns(index, self.keys, self._load, fan, monotonic=monotonic)
+        self.runs = BlobRuns(index, self.keys, self._load, fan, cached=self._cached, monotonic=monotonic)
         self.retention = BlobRetention(index, self.run_logs)
         self.leases = BlobLeases(blobs, prefix, monotonic=monotonic)
         self.desk: Desk | None = None  # nothing hands out jobs here: they are delivered by a queue of the user's
@@ -102,7 +102,7 @@ class Bucket:
         from projections.heads import StatusHeads
 
         heads = StatusHeads(self._blobs, self._prefix, emitter, adopt=Adoption(emitter))
-        emitter.recall, emitter.heed = heads.recall, heads.heed
+        emitter.recall, emitter.heed, emitter.load_each = heads.recall, heads.heed, self._load_each
         self._emitter = emitter
 
     def close(self) -> None:
@@ -112,6 +112,9 @@ class Bucket:
     def _load(self, job_id: str) -> Job:
         assert self._emitter is not None  # noqa: S101  # `attach` comes before any use
         return self._emitter.load(job_id)
+
+    def _load_each(self, job_ids: Sequence[str]) -> list[Job]:
+        return self._fan.map(self._load, job_ids)
 
     def _cached(self, job_id: str) -> Job | None:
         assert self._emitter is not None  # noqa: S101  # as above

@@ -89,6 +89,7 @@ class Emitter:
         self._lock = threading.Lock()
         self.fetch: Callable[[], int] | None = None  # brings into the log what was committed elsewhere
         self.recall: Recall | None = None
+        self.load_each: Callable[[Sequence[str]], list[Job]] = lambda job_ids: [self.load(one) for one in job_ids]
         self.heed: Callable[[str], None] | None = None  # brings into the log what others wrote over a job's status
 
     def observe(self, observer: Observer) -> None:
@@ -200,7 +201,7 @@ class Emitter:
         Raises: as `change`; some jobs may have been changed then.
         """
         self._settle_first(job_ids)
-        jobs = [self.load(job_id) for job_id in job_ids]
+        jobs = self.load_each(job_ids)
         made = [(job, self._make(job, decide(job), by)) for job in jobs]
         try:
             done = {change.job.job_id: change for change in self._append_all([one for one in made if one[1]])}

@@ -19,13 +19,13 @@ from tests.fake_time import FakeTime
 
 
 def bucket_jobs(
-    blobs: Blobs, clock: Clock, time: FakeTime | None = None, *, threads: int = 1, **options: Any
+    blobs: Blobs, clock: Clock, time: FakeTime | None = None, *, threads: int = 1, prefix: str = "log-1", **options: Any
 ) -> Jobs:  # Any: options of Jobs
-    """Open the log on blobs below `log-1` as another process would; an append's waits take no time."""
+    """Open the log on blobs as another process would; an append's waits take no time."""
     time = time or FakeTime()
     once = options.pop("once", None)
     backoff = Backoff(sleep=time.sleep, clock=time.clock)
-    bucket = Bucket(blobs, "log-1", once=once, backoff=backoff, threads=threads, monotonic=clock.monotonic)
+    bucket = Bucket(blobs, prefix, once=once, backoff=backoff, threads=threads, monotonic=clock.monotonic)
     emitter = Emitter(EventLog(bucket.recorder, bucket.recorder.translate), clock=clock)
     jobs = Jobs(
         emitter,
@@ -35,7 +35,7 @@ def bucket_jobs(
         leases=bucket.leases,
         retention=bucket.retention,
         pace=bucket.pace,
-        prefix="log-1",
+        prefix=prefix,
         monotonic=clock.monotonic,
         lease_s=86_400,  # no thread beats while a test runs
         **options,

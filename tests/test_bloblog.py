@@ -8,11 +8,14 @@ import pytest
 
 from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.blobnames import PARTS
+from jobevents.backends.fan import Fan
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
+from jobevents.commands import Submission
+from jobevents.errors import Unavailable
 from jobevents.events import JobProgressed
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
-from jobevents.store import JobStore
+from jobevents.store import JobStore, RunFilter
 from jobevents.testing import Clock, JobStoreContract
 from jobevents.testing.log_events import notes
 from jobevents.testing.runs import Elapse
@@ -143,4 +146,60 @@ def test_what_a_life_costs(clock: Clock) -> None:
         ("get", "ctl"): 2,  # the floor, before and after the first event
         ("get", "jobs"): 1,  # the status, before the start is granted
     } == asked
+    close_buckets()
+
+
+def test_threads_that_ask_for_threads_come_to_an_end(clock: Clock) -> None:
+    """A page of histories, each read by threads from within a thread: more of both than there are."""
+    with connect("memory://?log=blobs", clock=clock) as jobs:
+        job_ids = [f"a{number}" for number in range(40)]
+        jobs.submit_many([Submission(name="render", id=job_id, key=job_id) for job_id in job_ids])
+        for job_id in job_ids:
+            with jobs.attempt(job_id):
+                pass
+        store = jobs.blobs
+        index(jobs)
+
+        cold = bucket_jobs(store, clock, threads=4, prefix=jobs.prefix)
+
+        assert 40 == len(cold.store.list(RunFilter(job="render")).runs)
+    close_buckets()
+
+
+def test_many_at_a_time_fail_as_one() -> None:
+    """The first error is raised when all calls have ended: none goes on behind the caller's back."""
+    ended: list[int] = []
+
+    def call(number: int) -> int:
+        if number == 1:
+            raise Unavailable("one")
+        ended.append(number)
+        return number
+
+    fan = Fan(4)
+    with pytest.raises(Unavailable, match="one"):
+        fan.map(call, range(20))
+    fan.close()
+
+    assert [number for number in range(20) if number != 1] == sorted(ended)
+    assert [0, 2] == fan.map(lambda number: 2 * number, range(2))
+    fan.close()
+
+
+def test_a_dead_workers_job_is_given_back(clock: Clock) -> None:
+    """The reaper finds running jobs by the index, asks the log who holds each, and requeues what the dead held."""
+    store = MemoryBlobs(clock=clock)
+    dead, living = bucket_jobs(store, clock), bucket_jobs(store, clock)
+    for jobs, job_id in ((dead, "a"), (living, "b")):
+        jobs.submit("render", id=job_id, max_attempts=2)
+        jobs.attempt(job_id).__enter__()
+    index(living)
+    assert ["a", "b"] == living.store.running_ids("render")
+    dead.presence.leases.drop(dead.job("a").worker)
+
+    reaped = living.reap()
+
+    assert (1, 0) == (reaped.requeued, reaped.failed)
+    assert ["queued", "running"] == [living.get(job_id).state for job_id in "ab"]
+    assert ["b"] == [job_id for worker in living.workers() for job_id in worker.jobs]
     close_buckets()

@@ -15,6 +15,7 @@ from lru import LRU
 from jobevents.backends.blobclock import StoreClock
 from jobevents.backends.blobfloors import Floors
 from jobevents.backends.blobnames import Names
+from jobevents.backends.fan import Fan
 from jobevents.blobs import ABSENT, Blob, Blobs
 from jobevents.errors import Conflict, Corrupt, KeyTaken, NotFound
 from jobevents.events import JobRecorded
@@ -40,12 +41,13 @@ class BlobKeys:
     A job with a key costs two writes more, one without a key nothing.
     """
 
-    def __init__(self, blobs: Blobs, names: Names, floors: Floors, clock: StoreClock, load: Load) -> None:
+    def __init__(self, blobs: Blobs, names: Names, floors: Floors, clock: StoreClock, fan: Fan, load: Load) -> None:
         """Ask `load` how the job that holds a key is."""
         self._blobs = blobs
         self._names = names
         self._floors = floors
         self._clock = clock
+        self._fan = fan
         self._load = load
         self._held: LRU[str, str] = LRU(HELD)  # name of the object -> generation in which a job of ours holds it
 
@@ -57,14 +59,18 @@ class BlobKeys:
         """
         asserted = JobRecorded.__name__
         takers = {str(e.originator_id) for e in events if e.originator_version <= 1 or e.topic == asserted}
+        wanted = [job for job in jobs if _holds(job) and job.job_id in takers]
         taken: list[Job] = []
 
+        def take(job: Job) -> None:
+            if self._take(job):
+                taken.append(job)
+
         def give_back() -> None:
-            for job in taken:
-                self._release(job)
+            self._fan.map(self._release, taken)
 
         try:
-            taken += (job for job in jobs if _holds(job) and job.job_id in takers and self._take(job))
+            self._fan.map(take, wanted)
         except KeyTaken:
             give_back()
             raise
@@ -72,9 +78,7 @@ class BlobKeys:
 
     def after(self, jobs: Sequence[Job]) -> None:
         """Release the keys of jobs that have finished or were deleted."""
-        for job in jobs:
-            if job.key and not _holds(job):
-                self._release(job)
+        self._fan.map(self._release, [job for job in jobs if job.key and not _holds(job)])
 
     def holder(self, name: str, key: str) -> str | None:
         """Return the unfinished job that holds a key; None for the empty key. A read, and that of the job."""

@@ -6,7 +6,7 @@ after the first batch, which looks what is there, each costs one request.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import msgspec
@@ -93,9 +93,9 @@ class BlobRunLogs:
 
     def after(self, jobs: Sequence[Job]) -> None:
         """Remove the lines of jobs that were deleted."""
-        for job in jobs:
-            if job.state == DELETED:
-                self._fan.map(lambda chunk: self._blobs.delete(chunk.name), self._chunks(job.job_id, 0))
+        deleted = [job.job_id for job in jobs if job.state == DELETED]
+        chunks = chain.from_iterable(self._fan.map(lambda job_id: self._chunks(job_id, 0), deleted))
+        self._fan.map(lambda chunk: self._blobs.delete(chunk.name), chunks)
 
     # of old age
 

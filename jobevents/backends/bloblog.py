@@ -121,20 +121,32 @@ class BlobRecorder(AggregateRecorder):
         self._heed_heads(follows)
         self._refuse_taken(ordered)
         undo = self._before(rows, ordered)
-        written = 0
-        try:
-            for event in ordered:
-                self._appender.append(event)
-                written += 1
-        except AppendUnknown:
-            raise  # it may be in the log, and need what was taken for it
-        except (JobEventsError, IntegrityError):
+        written, errors = self._write([list(own) for _, own in groupby(ordered, key=attrgetter("originator_id"))])
+        unknown = next((error for error in errors if isinstance(error, AppendUnknown)), None)
+        if unknown is not None:
+            raise unknown  # it may be in the log, and need what was taken for it
+        if errors:
             if not written:
                 for give_back in undo:
                     give_back()
-            raise
+            raise errors[0]
         for one in self.at_append:
             one.after(rows)
+
+    def _write(self, histories: Sequence[Sequence[StoredEvent]]) -> tuple[int, list[Exception]]:
+        """Append to the first job, then to all others at a time; return how many events were written, and what went wrong."""
+        first = self._write_history(histories[0])
+        others = [] if first[1] else self._fan.map(self._write_history, histories[1:])
+        return sum(count for count, _ in (first, *others)), [error for _, error in (first, *others) if error]
+
+    def _write_history(self, events: Sequence[StoredEvent]) -> tuple[int, Exception | None]:
+        """Append a job's events one after the other, up to the first that goes wrong."""
+        for count, event in enumerate(events):
+            try:
+                self._appender.append(event)
+            except (JobEventsError, IntegrityError) as error:
+                return count, error
+        return len(events), None
 
     def _before(self, rows: Sequence[Job], events: Sequence[StoredEvent]) -> list[Callable[[], None]]:
         """Prepare, and return how to undo it; where a key is taken and a slot, too, it is the slot that is told of."""

@@ -62,6 +62,7 @@ class _Seen(NamedTuple):
     """A job as it was when it was read."""
 
     at: float  # monotonic
+    version: int
     held: Held | None  # None: it did not run
     deadline: datetime | None
 
@@ -76,11 +77,13 @@ class BlobRuns:
         load: Callable[[str], Job],
         fan: Fan,
         *,
+        cached: Callable[[str], Job | None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
         self._keys = keys
         self._load = load
+        self._cached = cached
         self._fan = fan
         self._monotonic = monotonic
         self._seen: LRU[str, _Seen] = LRU(HELD)
@@ -142,11 +145,12 @@ class BlobRuns:
 
     def _see(self, job_id: str) -> _Seen:
         seen = self._seen.get(job_id)
-        if seen is None or self._monotonic() - seen.at > HELD_S:
+        known = self._cached(job_id)  # what this process did is known at once
+        if seen is None or self._monotonic() - seen.at > HELD_S or (known is not None and known.version > seen.version):
             began = self._monotonic()
             job = self._load(job_id)
             held = Held(job_id, job.worker, job.start, False) if job.state == RUNNING else None
-            seen = self._seen[job_id] = _Seen(began, held, job.deadline)
+            seen = self._seen[job_id] = _Seen(began, job.version, held, job.deadline)
         return seen
 
     def _ids(self, state: str, number: int, per_page: int) -> Sequence[str]:
