@@ -34,12 +34,16 @@ class JobContext(Generic[P]):
         self.attempt = attempt.number  # which try this is, from 1
         self.params = params  # as the job's Struct, or the JSON it was submitted with
         self.deadline = deadline  # when the try times out, aware UTC; None: never
-        self.log_handler: logging.Handler = RunLogHandler(log)  # takes a logger's records into the run's log
         self.has_result = False
         self._attempt = attempt
         self._log = log
         self._stopping = stopping
         self._trace = trace
+
+    @cached_property
+    def log_handler(self) -> logging.Handler:
+        """A handler for a logger whose records are to be taken into the run's log."""
+        return RunLogHandler(self._log)
 
     @cached_property
     def trace(self) -> str:

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from lru import LRU
@@ -249,20 +249,15 @@ class Emitter:
     def _make(self, job: Job, drafts: Iterable[Draft], by: By) -> list[Event]:
         """Complete the drafts and check each against the state that those before it lead to."""
         events: list[Event] = []
-        now = self.clock()
-        actor = boundary.clean_text(by.actor, boundary.NAME_LIMIT)
-        reason = boundary.clean_text(by.reason, boundary.REASON_LIMIT)
-        trace = boundary.clean_text(by.trace, boundary.NAME_LIMIT)
+        common: dict[str, Any] = {"at": self.clock()}  # Any: as the events' fields
+        if by.actor:
+            common["actor"] = boundary.clean_text(by.actor, boundary.NAME_LIMIT)
+        if by.reason:
+            common["reason"] = boundary.clean_text(by.reason, boundary.REASON_LIMIT)
+        if by.trace:
+            common["trace"] = boundary.clean_text(by.trace, boundary.NAME_LIMIT)
         for draft in drafts:
-            event = draft(
-                job_id=job.job_id,
-                version=job.version + len(events) + 1,
-                id=new_event_id(),
-                at=now,
-                **({"actor": actor} if actor else {}),
-                **({"reason": reason} if reason else {}),
-                **({"trace": trace} if trace else {}),
-            )
+            event = draft(job_id=job.job_id, version=job.version + len(events) + 1, id=new_event_id(), **common)
             check(fold(events, job) if events else job, event)
             events.append(event)
         return events

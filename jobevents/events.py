@@ -15,7 +15,7 @@ from jobevents.assertions import Instant, RunChanges
 Cause = Literal["retry", "rerun", "shutdown", "lost", "snooze"]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True, gc=False):
     """What all events have in common."""
 
     job_id: str  # the job; one stream each

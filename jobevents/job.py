@@ -89,7 +89,7 @@ FENCED: frozenset[type[Event]] = frozenset(
 """Events that carry `start`: from a running job only the current start's are applied."""
 
 
-class Job(msgspec.Struct, omit_defaults=True):
+class Job(msgspec.Struct, omit_defaults=True, gc=False):
     """All that is known of one job: the fold of its events."""
 
     job_id: str

@@ -25,7 +25,7 @@ def _always(
     return msgspec.field(default_factory=lambda: value)
 
 
-class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JobRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A job as it is now; as JSON, the keys of behaviour M2 in their order, empty ones left out as it says, then our own."""
 
     id: str  # the job id

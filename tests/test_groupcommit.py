@@ -1,5 +1,6 @@
 """Group commit: who leads, what is shared, and that nobody is left waiting."""
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,6 +67,34 @@ def test_calls_that_wait_share_the_next_commit() -> None:
 
         assert list(range(10)) == [future.result(WAIT_S) for future in futures]
     assert [1, 9] == disk.sizes
+
+
+def test_a_leader_waits_for_who_was_here_of_late() -> None:
+    """Of two threads whose calls met at a commit, the one that comes back first waits for the other, if a commit takes long."""
+    disk = Disk(held=True)
+    clock = itertools.count(step=100)  # each commit takes a hundred seconds
+    group = GroupCommit(disk, monotonic=lambda: float(next(clock)), company_s=WAIT_S)
+    with ThreadPoolExecutor(3) as pool:
+        futures = queue_up(group, pool, [lambda: 1, lambda: 2])
+        disk.let_go.set()
+        assert 1 == futures[0].result(WAIT_S)
+        futures.append(pool.submit(group.run, lambda: 3))
+
+        assert [1, 2, 3] == [future.result(WAIT_S) for future in futures]
+    assert [1, 2] == disk.sizes
+
+
+def test_a_leader_waits_in_vain_once() -> None:
+    """Company that does not come is not waited for any longer than a commit takes, and not at the next commit."""
+    disk = Disk(held=True)
+    group = GroupCommit(disk)
+    with ThreadPoolExecutor(3) as pool:
+        futures = queue_up(group, pool, [lambda: 1, lambda: 2])
+        disk.let_go.set()
+        assert [1, 2] == [future.result(WAIT_S) for future in futures]
+
+    assert [3, 4] == [group.run(lambda: 3), group.run(lambda: 4)]
+    assert [1, 1, 1, 1] == disk.sizes
 
 
 def test_group_is_bounded() -> None:

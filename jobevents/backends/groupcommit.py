@@ -1,7 +1,8 @@
 """Group commit: calls of many threads in one transaction, since the disk costs the same wait for one as for fifty.
 
 The thread that finds nobody ahead leads: it commits all that waits, its own call first, while later callers queue up
-behind for the next leader. A caller alone never waits for company.
+behind for the next leader. Threads that have just shared a commit mostly come again together, each with its next call: the
+leader waits for as many, for no longer than the commit takes. A caller that was alone of late never waits for company.
 """
 
 import threading
@@ -14,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 T = TypeVar("T")
 
 GROUP_LIMIT: Final = 64  # calls a transaction: bounds how long the first of them waits for the last
+COMPANY_S: Final = 0.002  # of waiting for company at most, however slow the disk is
 
 
 class Call:
@@ -43,10 +45,17 @@ class Commit(Protocol):
 class GroupCommit:
     """A queue of calls, the first of which leads."""
 
-    def __init__(self, commit: Commit) -> None:
+    def __init__(
+        self, commit: Commit, *, monotonic: Callable[[], float] = time.monotonic, company_s: float = COMPANY_S
+    ) -> None:
         self._commit = commit
+        self._company_s = company_s
+        self._monotonic = monotonic
         self._mutex = threading.Lock()
+        self._came = threading.Condition(self._mutex)  # somebody for whom the leader waits
         self._calls: deque[Call] = deque()
+        self._expected = 1  # calls at the last commit, those in it and those behind
+        self._took_s = 0.0  # that commit
 
     def run(self, work: Callable[..., T]) -> T:
         """Have `work` committed, alone or with what other threads want, and return its result or raise its error.
@@ -75,6 +84,8 @@ class GroupCommit:
             if self._calls[0] is call:
                 return True
             call.turn.acquire()
+            if len(self._calls) == self._expected:
+                self._came.notify()
             return False
 
     def _withdraw(self, call: Call) -> None:

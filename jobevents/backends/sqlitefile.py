@@ -326,8 +326,16 @@ class SqliteFile:
         committing = False
         try:
             cursor = self._begin(group[0].since + self.lock_timeout_s)
-            for call in group:
-                self._run(cursor, call, apart=len(group) > 1)
+            try:
+                for call in group:
+                    self._run(cursor, call)
+            except Exception:
+                if len(group) == 1 or not cursor.connection.in_transaction:
+                    raise
+                cursor.execute("ROLLBACK")  # seldom: a savepoint for each call costs more than to begin again
+                cursor = self._begin(group[0].since + self.lock_timeout_s)
+                for call in group:
+                    self._run_apart(cursor, call)
             committing = True
             cursor.execute("COMMIT")
         except sqlite3.Error as error:
@@ -372,15 +380,16 @@ class SqliteFile:
             time.sleep(random.uniform(*_TRY_AGAIN_S))  # noqa: S311  # spreads the tries of several processes
 
     @staticmethod
-    def _run(cursor: sqlite3.Cursor, call: Call, *, apart: bool) -> None:
-        """Run a call's work; `apart` from the others of its transaction, its failure undoes only its own writes."""
+    def _run(cursor: sqlite3.Cursor, call: Call) -> None:
         call.error = None
-        if not apart:
-            call.result = call.work(cursor)
-            return
+        call.result = call.work(cursor)
+
+    @classmethod
+    def _run_apart(cls, cursor: sqlite3.Cursor, call: Call) -> None:
+        """Run a call's work apart from the others of its transaction: its failure undoes only its own writes."""
         cursor.execute("SAVEPOINT caller")
         try:
-            call.result = call.work(cursor)
+            cls._run(cursor, call)
         except Exception as error:  # whatever it is, it is this caller's and is raised to it
             if not cursor.connection.in_transaction:
                 raise
