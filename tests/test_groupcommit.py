@@ -75,7 +75,9 @@ def test_a_leader_waits_for_who_was_here_of_late() -> None:
     clock = itertools.count(step=100)  # each commit takes a hundred seconds
     group = GroupCommit(disk, monotonic=lambda: float(next(clock)), company_s=WAIT_S)
     with ThreadPoolExecutor(3) as pool:
-        futures = queue_up(group, pool, [lambda: 1, lambda: 2])
+        futures = queue_up(group, pool, [lambda: 1])
+        assert disk.reached.wait(WAIT_S)
+        futures += queue_up(group, pool, [lambda: 2])
         disk.let_go.set()
         assert 1 == futures[0].result(WAIT_S)
         futures.append(pool.submit(group.run, lambda: 3))
@@ -89,7 +91,9 @@ def test_a_leader_waits_in_vain_once() -> None:
     disk = Disk(held=True)
     group = GroupCommit(disk)
     with ThreadPoolExecutor(3) as pool:
-        futures = queue_up(group, pool, [lambda: 1, lambda: 2])
+        futures = queue_up(group, pool, [lambda: 1])
+        assert disk.reached.wait(WAIT_S)
+        futures += queue_up(group, pool, [lambda: 2])
         disk.let_go.set()
         assert [1, 2] == [future.result(WAIT_S) for future in futures]
 
