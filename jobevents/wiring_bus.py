@@ -137,7 +137,7 @@ def service(
     from projections.indexview import IndexView
     from projections.inflow import Inflow
     from projections.inlet import Inlet
-    from projections.mending import Mender, status_version
+    from projections.mending import Mender, look_at_status
     from projections.projector import Projector
     from projections.rebuild import MemoryPositions
     from projections.service import ProjectorService
@@ -156,12 +156,18 @@ def service(
     inlet = Inlet(
         jobs.log,
         inflow,
-        status_version=lambda job_id: status_version(blobs, prefix, job_id),
+        look=lambda job_id: look_at_status(blobs, prefix, job_id),
         arrears=arrears,
         counts=counts,
     )
     statuses = StatusView(
-        blobs, prefix, positions=MemoryPositions(), adopt=adopt, adopt_deletes=jobs.adopt_deletes, counts=counts
+        blobs,
+        prefix,
+        positions=MemoryPositions(),
+        adopt=adopt,
+        adopt_deletes=jobs.adopt_deletes,
+        counts=counts,
+        told=lambda job_id: inflow.taken(job_id).version,
     )
     jobs.at_close(statuses.close)
     sweeper = Sweeper(

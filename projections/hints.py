@@ -191,13 +191,13 @@ class Hints:
         known, place = self._inlet.inflow.taken(job_id)
         if known >= last:
             return place
-        status: int | None = None
+        told: int | None = None
         if not known and last > YOUNG:
-            status = self._inlet.status_version(job_id)
-            known = min(status, last - 1)
+            told = self._inlet.look(job_id).told
+            known = min(told, last - 1)
         records = self._read(job_id, known, last)
         genuine = self._genuine(job, {record.version: record for record in records}, known)
-        return self._inlet.take(records, hinted=genuine, status=status) if records else place
+        return self._inlet.take(records, hinted=genuine, told=told) if records else place
 
     def _read(self, job_id: str, known: int, last: int) -> list[Record]:
         """Return the events after a version up to `last`; all of them if the job was deleted since."""

@@ -1,16 +1,28 @@
 """Statuses held against the log: which version is stored, and making one right that is not."""
 
+from typing import NamedTuple
+
 from jobevents.blobs import Blobs
 from jobevents.emit import Emitter
 from jobevents.errors import NotFound
 from jobevents.records import status_name
 from jobevents.telemetry import Counts
 from projections.adoption import Adopt
-from projections.statuswriter import CODE_VERSION, StatusWriter, code_of, version_of
+from projections.statuswriter import CODE_VERSION, StatusWriter, code_of, told_of, version_of
 
 
-def status_version(blobs: Blobs, prefix: str, job_id: str) -> int:
-    """Return the version in a job's status; 0 when there is none, another service wrote it, or older code. One read.
+class Seen(NamedTuple):
+    """What a job's status says of the log and the bus."""
+
+    version: int  # of the job; 0: there is none, or another service or older code wrote it
+    told: int  # every event up to this one is on the bus, or written down as owed to it
+
+
+NOT_SEEN = Seen(0, 0)
+
+
+def look_at_status(blobs: Blobs, prefix: str, job_id: str) -> Seen:
+    """Return what a job's status says. One read.
 
     Raises:
         Unavailable, PermissionDenied: what the store says.
@@ -18,9 +30,10 @@ def status_version(blobs: Blobs, prefix: str, job_id: str) -> int:
     try:
         blob = blobs.get(f"{prefix}/{status_name(job_id)}" if prefix else status_name(job_id))
     except NotFound:
-        return 0
+        return NOT_SEEN
     assert blob is not None  # noqa: S101  # None only for if_changed
-    return version_of(blob) if code_of(blob) >= CODE_VERSION else 0
+    version = version_of(blob) if code_of(blob) >= CODE_VERSION else 0
+    return Seen(version, min(version, told_of(blob)))
 
 
 class Mender:

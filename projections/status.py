@@ -50,17 +50,25 @@ class StatusView:
         adopt_deletes: bool = False,
         counts: Counts | None = None,
         code: int = CODE_VERSION,
+        told: Callable[[str], int] | None = None,
         threads: int = THREADS,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Write below the log's prefix; see StatusWriter for `adopt`, `adopt_deletes` and `threads`.
+        """Write below the log's prefix; see StatusWriter for `adopt`, `adopt_deletes`, `told` and `threads`.
 
         Args:
             positions: where the view's position is kept: the log's own database.
         """
         self._writer = StatusWriter(
-            blobs, prefix, adopt=adopt, adopt_deletes=adopt_deletes, counts=counts, code=code, threads=threads
+            blobs,
+            prefix,
+            adopt=adopt,
+            adopt_deletes=adopt_deletes,
+            counts=counts,
+            code=code,
+            told=told,
+            threads=threads,
         )
         self._positions = positions
         self._interval_s = blobs.min_write_interval_s

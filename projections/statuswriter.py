@@ -6,7 +6,7 @@ whatever order their writes arrive in. The blob's metadata holds the folded job 
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -85,6 +85,7 @@ class StatusWriter:
         adopt_deletes: bool = False,
         counts: Counts | None = None,
         code: int = CODE_VERSION,
+        told: Callable[[str], int] | None = None,
         threads: int = THREADS,
     ) -> None:
         """Write below the log's prefix.
@@ -92,6 +93,8 @@ class StatusWriter:
         Args:
             adopt: takes what other services wrote into the log; without it, the fold replaces what they wrote, aloud.
             adopt_deletes: a status that somebody removed is a deleted job, instead of one to be written again.
+            told: up to which of a job's events each is on the bus, or owed to it: what the status may say of it. It may be
+                of more events than that: those of a foreign record, and what came before it unseen.
             threads: writes under way at once, where the store cannot take many in one.
         """
         self._blobs = blobs
@@ -101,6 +104,7 @@ class StatusWriter:
         self._adopt_deletes = adopt_deletes
         self._counts = counts or Counts()
         self._code = code
+        self._told = told
         self._threads = threads
         self._stored: LRU[str, Stored] = LRU(REMEMBERED)
         self._lock = threading.Lock()
@@ -123,7 +127,10 @@ class StatusWriter:
         if job.state == DELETED:
             return Shown(job, b"", {})
         try:
-            return Shown(job, status_bytes(job), snapshot(job, self._code), is_new)
+            metadata = snapshot(job, self._code)
+            if self._told is not None:
+                metadata["told"] = str(self._told(job.job_id))
+            return Shown(job, status_bytes(job), metadata, is_new)
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InvalidValue(
                 f"job cannot be shown job_id={job.job_id} version={job.version} error={error}"
@@ -169,7 +176,7 @@ class StatusWriter:
 
     def drop_ghosts(self, job_ids: Iterable[str]) -> None:
         """Remove the statuses of jobs that the log says are deleted: written late, by a writer that had fallen behind."""
-        for job_id in job_ids:
+        for job_id in sorted(job_ids):
             job = self._adopt.load(job_id) if self._adopt else None
             if job is not None and job.state == DELETED:
                 self._forget(job_id)
@@ -265,6 +272,9 @@ class StatusWriter:
             self._counts.add("status_replaced")
             logger.warning("status written by another service is replaced name=%s", name)
             return shown
+        job = self._adopt.load(shown.job.job_id)  # an old message may have brought this job here, long after its end
+        if job.version > shown.job.version:
+            shown = self.show(job)
         try:
             adopted = self._adopt.record(shown.job, blob, was_ours=was_ours)
         except Corrupt as error:
@@ -321,6 +331,12 @@ def version_of(blob: Blob) -> int:
 def code_of(blob: Blob) -> int:
     """Return the version of the code that wrote a status; 0 when it does not say."""
     text = blob.metadata.get("code", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def told_of(blob: Blob) -> int:
+    """Return up to which event all of a job are on the bus, or owed to it, as its status says; 0 when it does not say."""
+    text = blob.metadata.get("told", "")
     return int(text) if text.isdecimal() else 0
 
 

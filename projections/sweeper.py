@@ -293,14 +293,14 @@ class Sweeper:
         """Bring a job into the views that is not there, or not as it is now; return how many events were not known."""
         job_id, at, version = one
         taken = self._inlet.inflow.taken(job_id).version
-        status = self._inlet.status_version(job_id)
+        status = self._inlet.look(job_id)
         last = self._inlet.log.read_raw(job_id, after=version - 1, until=version)
         if last and last[0].type == JobDeleted.__name__:
-            if status:
+            if status.version:
                 self._mend(job_id)  # written late, by somebody who had fallen behind
             if not at and self._inlet.is_told(job_id):
                 return 0  # nothing is kept of it in the index, which is why it is not known
-        found = self._take(job_id, max(at, taken) or min(status, version - 1), status)
+        found = self._take(job_id, max(at, taken) or min(status.told, version - 1), status.told)
         if not found and last:
             self._inlet.inflow.again(last[0])
         return found
@@ -308,17 +308,17 @@ class Sweeper:
     def _look_at(self, one: tuple[str, int]) -> int:
         job_id, version = one
         taken = self._inlet.inflow.taken(job_id)
-        status = self._inlet.status_version(job_id)
-        if status < version and taken.place <= self._stored():
+        status = self._inlet.look(job_id)
+        if status.version < version and taken.place <= self._stored():
             self._mend(job_id)
             self._counts.add("statuses_mended")
-        return self._take(job_id, max(version, taken.version), status)
+        return self._take(job_id, max(version, taken.version), status.told)
 
-    def _take(self, job_id: str, after: int, status: int) -> int:
+    def _take(self, job_id: str, after: int, told: int) -> int:
         records = self._inlet.log.read_raw(job_id, after=after)
         if not records:
             return 0
-        self._inlet.take(records, status=status)
+        self._inlet.take(records, told=told)
         self._counts.add("sweeper_repaired", len(records))
         return len(records)
 

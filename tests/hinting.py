@@ -20,7 +20,7 @@ from projections.indexcensus import IndexCensus
 from projections.indexview import IndexView
 from projections.inflow import Inflow
 from projections.inlet import Inlet
-from projections.mending import Mender, status_version
+from projections.mending import Mender, look_at_status
 from projections.projector import Projector
 from projections.rebuild import MemoryPositions
 from projections.service import ProjectorService
@@ -150,6 +150,7 @@ class Replica:
         self.arrears = Arrears(world.publisher, jobs.log, blobs, counts=jobs.counts, monotonic=time.clock)
         self.status = StatusView(
             blobs,
+            told=lambda job_id: self.inflow.taken(job_id).version,
             positions=MemoryPositions(),
             adopt=Adoption(jobs.emitter),
             counts=jobs.counts,
@@ -174,7 +175,7 @@ class Replica:
         inlet = Inlet(
             log or jobs.log,
             self.inflow,
-            status_version=lambda job_id: status_version(blobs, "", job_id),
+            look=lambda job_id: look_at_status(blobs, "", job_id),
             arrears=self.arrears,
             counts=jobs.counts,
         )

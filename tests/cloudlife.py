@@ -1,0 +1,333 @@
+"""What goes on in a simulated world: workers, people, foreign services, projectors over one log on a bucket; what must hold."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from jobevents import codec, status
+from jobevents.backoff import Backoff
+from jobevents.bus import notice_of
+from jobevents.cloud import Bucket
+from jobevents.emit import Emitter
+from jobevents.errors import JobEventsError, NotFound
+from jobevents.events import Event
+from jobevents.job import DELETED, Job, fold
+from jobevents.jobs import Jobs
+from jobevents.log import EventLog
+from jobevents.records import status_bytes, status_name
+from jobevents.status import State, Status
+from projections.adoption import Adoption
+from projections.arrears import Arrears
+from projections.hints import Hints
+from projections.index import Index
+from projections.indexcensus import IndexCensus
+from projections.indexview import IndexView
+from projections.inflow import Inflow
+from projections.inlet import Inlet
+from projections.mending import Mender, look_at_status
+from projections.projector import Projector
+from projections.rebuild import MemoryPositions
+from projections.status import StatusView
+from projections.statuswriter import version_of
+from projections.sweeper import Sweeper, Terms
+from projections.unplaced import UnplacedIndex
+from tests.simulation import LIVES_S, Broken, Faults, Process, SimBlobs, SimPublisher, World, one_thread
+
+JOBS = 4  # few, so that all work on the same ones
+NEWEST_CODE = 2
+
+
+class Life:
+    """One world from its first second to its last, and the judgement of it."""
+
+    def __init__(self, seed: int, *, faults: Faults | None = None, sweeps: bool = True) -> None:
+        self.world = World(seed, faults or Faults())
+        self.sweeps = sweeps
+        self.ids = [f"job-{number}" for number in range(JOBS)]
+        self.ran: Counter[str] = Counter()  # handlers that came to their end, by job
+        self.labels = 0
+        self.is_over = False
+
+    def live(self) -> None:
+        """Go through it; Broken, or what else was raised, says that something does not hold."""
+        world = self.world
+        with one_thread(world.seed):
+            try:
+                self._live()
+            finally:
+                for process in world.processes:
+                    process.kill()
+            self._judge()
+
+    def _live(self) -> None:
+        world = self.world
+        world.bus.create("projector")
+        for number in range(3):
+            world.process(f"worker-{number}", self._worker)
+        world.process("person", self._person)
+        for number in range(2):
+            world.process(f"projector-{number}", self._projector)
+        world.at(LIVES_S / 2, lambda: world.process("worker-late", self._worker))
+        world.at(LIVES_S / 3, lambda: world.process("projector-late", self._projector))
+        world.run(LIVES_S)
+        world.calm()
+        self.is_over = True
+        world.run()  # what was late, and messages of three days ago
+        last = world.process("projector-last", self._last_projector)
+        world.run()
+        if not last.has_ended:
+            raise Broken("the last projector did not come to its end")
+
+    # who lives in it
+
+    def _open(self, process: Process) -> Jobs:
+        world, blobs = process.world, SimBlobs(process)
+        backoff = Backoff(sleep=process.sleep, clock=world.monotonic, rng=world.random)
+        bucket = Bucket(blobs, backoff=backoff, threads=1, monotonic=world.monotonic)
+        emitter = Emitter(EventLog(bucket.recorder, bucket.recorder.translate), clock=process.clock)
+        jobs = Jobs(
+            emitter,
+            runs=bucket.runs,
+            run_logs=bucket.run_logs,
+            blobs=blobs,
+            leases=bucket.leases,
+            retention=bucket.retention,
+            pace=bucket.pace,
+            monotonic=world.monotonic,
+            lease_s=20.0,
+        )
+        bucket.attach(emitter)
+        jobs.observe(self._acknowledge)
+        jobs.observe(lambda job, events: self._hint(process, events))
+        return jobs
+
+    def _acknowledge(self, job: Job, events: Sequence[Event]) -> None:
+        for event in events:
+            self.world.acknowledged[event.job_id, event.version] = event.id
+
+    def _hint(self, process: Process, events: Sequence[Event]) -> None:
+        SimPublisher(process).publish([notice_of(event) for event in events])
+
+    def _label(self, process: Process) -> str:
+        """Return what no other operation of this world is named."""
+        self.labels += 1
+        return f"{process.name}.{self.labels}"
+
+    def _worker(self, process: Process) -> None:
+        """Take deliveries of jobs, at random, as a task queue that delivers too often would hand them out."""
+        jobs, random = self._open(process), self.world.random
+        while not self.is_over:
+            process.sleep(random.expovariate(0.3))
+            job_id = random.choice(self.ids)
+            label = self._label(process)
+            with contextlib.suppress(JobEventsError, _HandlerFailed):
+                deadline_s = random.choice([None, 5.0, 30.0])
+                with jobs.attempt(job_id, worker=label, deadline_s=deadline_s) as attempt:
+                    process.sleep(random.expovariate(0.5))
+                    attempt.annotate(title=label)
+                    if random.random() < 0.3:
+                        raise _HandlerFailed(label)
+                    attempt.check()
+                    attempt.result({"label": label})
+                    process.sleep(random.expovariate(0.5))
+
+    def _person(self, process: Process) -> None:
+        """Submit, cancel, retry, rerun and delete; and write a status past the log, as an older service does."""
+        jobs, random = self._open(process), self.world.random
+        while not self.is_over:
+            process.sleep(random.expovariate(0.5))
+            job_id, label = random.choice(self.ids), self._label(process)
+            with contextlib.suppress(JobEventsError):
+                match random.choices(["submit", "cancel", "retry", "rerun", "foreign", "delete"], [6, 2, 3, 3, 1, 0.3])[
+                    0
+                ]:
+                    case "submit":
+                        jobs.submit("render", {"n": 1}, id=job_id, external=True, reason=label)
+                    case "cancel":
+                        jobs.cancel(job_id, reason=label)
+                    case "retry":
+                        jobs.retry(job_id, reason=label)
+                    case "rerun":
+                        jobs.rerun(job_id, reason=label)
+                    case "delete":
+                        jobs.delete(job_id, reason=label)
+                    case _:
+                        self._write_past(process, job_id, label)
+
+    def _write_past(self, process: Process, job_id: str, label: str) -> None:
+        record = Status(job_id=job_id, state=State.SUCCEEDED, title=label, updated_at=process.clock())
+        SimBlobs(process).put(status_name(job_id), status.encode(record))
+
+    def _projector(self, process: Process) -> None:
+        """Project until the world is over; who dies is followed by another."""
+        self.world.at(20.0, lambda: self._replace(process))
+        replica = Replica(self, process, code=self.world.random.choice([1, NEWEST_CODE]))
+        while not self.is_over:
+            replica.turn(sweeps=self.sweeps)
+            process.sleep(self.world.random.uniform(0.2, 3.0))
+
+    def _replace(self, process: Process) -> None:
+        if self.is_over:
+            return
+        if process.has_ended:
+            self.world.process(f"{process.name}+", self._projector)
+        else:
+            self.world.at(20.0, lambda: self._replace(process))
+
+    def _last_projector(self, process: Process) -> None:
+        """Bring the world to rest: what the messages still say, and, where it sweeps, what they never said."""
+        replica = Replica(self, process, code=NEWEST_CODE)
+        for _ in range(3):
+            for _ in range(200):
+                replica.turn(sweeps=False)
+                process.sleep(11.0)
+                if replica.is_idle():
+                    break
+            if self.sweeps:
+                replica.sweeper.sweep()
+        replica.projector.run_once()
+
+    # what must hold in the end
+
+    def _judge(self) -> None:
+        world = self.world
+        events = self._events()
+        for (job_id, version), event_id in world.acknowledged.items():
+            kept = events.get(job_id, [])
+            if version > len(kept) or kept[version - 1].id != event_id:
+                raise Broken(f"an acknowledged event is lost job_id={job_id} version={version}")
+        for job_id, history in events.items():
+            self._judge_history(job_id, history)
+            self._judge_status(job_id, fold(history))
+            silent = [event.version for event in history if (job_id, event.version) not in world.heard]
+            if silent:
+                raise Broken(f"an independent subscriber never got job_id={job_id} versions={silent}")
+        living = sorted(job_id for job_id, history in events.items() if fold(history).state != DELETED)
+        indexed = sorted(self._indexed())
+        if indexed != living:
+            raise Broken(f"the index has other jobs than the log index={indexed} log={living}")
+
+    def _judge_history(self, job_id: str, history: Sequence[Event]) -> None:
+        if [event.version for event in history] != list(range(1, len(history) + 1)):
+            raise Broken(f"a history has a hole job_id={job_id}")
+        seen: Counter[str] = Counter()
+        for event in history:
+            for label in (getattr(event, "title", ""), str((getattr(event, "result", None) or {}).get("label", ""))):
+                if label and event.actor != "foreign":
+                    seen[f"{event.type} {label}"] += 1
+            if event.reason.count(".") == 1 and event.reason.startswith("person"):
+                seen[f"{event.type} {event.reason}"] += 1
+        doubled = [what for what, times in seen.items() if times > 1]
+        if doubled:
+            raise Broken(f"a transition was written twice job_id={job_id} what={doubled}")
+
+    def _judge_status(self, job_id: str, job: Job) -> None:
+        blob = self.world._peek(status_name(job_id))
+        expected = None if job.state == DELETED else status_bytes(job)
+        found = None if blob is None else bytes(blob.data)
+        if (job.is_final() or job.state == DELETED) and blob is not None and not version_of(blob):
+            return  # nobody looks at a job that has ended until something happens to it, or `verify` is asked
+        if found != expected:
+            raise Broken(f"a status is not the fold of the log job_id={job_id} found={found!r} expected={expected!r}")
+
+    def _events(self) -> dict[str, list[Event]]:
+        found: dict[str, list[Event]] = {}
+        for entry in self.world.store.list("log/"):
+            blob = self.world._peek(entry.name)
+            assert blob is not None
+            event = codec.decode(blob.data)
+            found.setdefault(event.job_id, []).append(event)
+        return found
+
+    def _indexed(self) -> Sequence[str]:
+        try:
+            return Index(self.world.store).page("", 1, 200)[0]
+        except NotFound:
+            return []
+
+
+class _HandlerFailed(Exception):
+    """The work of a handler did not come off."""
+
+
+class Replica:
+    """One projector: messages, sweep and views in turns, in one greenlet."""
+
+    def __init__(self, life: Life, process: Process, *, code: int) -> None:
+        world = life.world
+        blobs = SimBlobs(process)
+        jobs = life._open(process)
+        counts, monotonic, sleep = jobs.counts, world.monotonic, process.sleep
+        self.inflow = Inflow(jobs.log)
+        arrears = Arrears(SimPublisher(process), jobs.log, blobs, counts=counts, monotonic=monotonic)
+        adopt = Adoption(jobs.emitter)
+        self.status = StatusView(
+            blobs,
+            told=lambda job_id: self.inflow.taken(job_id).version,
+            positions=MemoryPositions(),
+            adopt=adopt,
+            counts=counts,
+            code=code,
+            threads=1,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
+        index = UnplacedIndex(IndexView(blobs, monotonic=monotonic), on_lost=lambda: self.sweeper.hurry())
+        self.projector = Projector(
+            self.inflow,
+            [self.status, index],
+            alarm=self.inflow,
+            blobs=blobs,
+            counts=counts,
+            recall=jobs.emitter.recall,
+            clock=process.clock,
+            monotonic=monotonic,
+            wait=sleep,
+            complete_through=lambda: self.sweeper.complete_through(),
+        )
+        inlet = Inlet(
+            jobs.log,
+            self.inflow,
+            look=lambda job_id: look_at_status(blobs, "", job_id),
+            arrears=arrears,
+            counts=counts,
+        )
+        parts: Any = jobs.log.recorder
+        self.sweeper = Sweeper(
+            inlet,
+            parts,
+            IndexCensus(blobs, monotonic=monotonic),
+            blobs,
+            mend=Mender(blobs, "", jobs.emitter, adopt=adopt, counts=counts),
+            stored=self._stored,
+            arrears=arrears,
+            terms=Terms(operations_s=1e9, open_s=20.0, calm_s=40.0),
+            counts=counts,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
+        self.hints = Hints(
+            world.bus.subscriber("projector", create=True),
+            inlet,
+            stored=self._stored,
+            counts=counts,
+            on_lost=self.sweeper.hurry,
+            threads=1,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
+
+    def _stored(self) -> int:
+        return min(self.projector.positions().values())
+
+    def turn(self, *, sweeps: bool) -> None:
+        """Pull, read, fold, store what is due; and sweep what is due."""
+        self.hints.step(0)
+        if sweeps:
+            self.sweeper.step()
+        self.projector.step()
+
+    def is_idle(self) -> bool:
+        """Tell whether everything that was found is stored."""
+        return self.hints.is_idle() and not self.inflow.depth()
