@@ -2,7 +2,7 @@
 BIN = .venv/bin
 PARALLEL = -n 2 --dist loadscope --no-loadscope-reorder
 .DEFAULT_GOAL = help
-.PHONY: help demo test soak kill lint bench diagram clean package environment
+.PHONY: help demo test soak chaos kill lint bench diagram clean package environment
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,9 @@ soak: environment  ## ten minutes of four workers that are killed all the time
 
 kill: environment  ## 20,000 runs on each database by eight processes that are killed one after another
 	JOBEVENTS_KILL_RUNS=20000 $(BIN)/python -m pytest -s tests/test_killed_runners.py $(ARGS)
+
+chaos: environment  ## 20,000 simulated worlds of the cloud protocol, of which make test lives through 500
+	JOBEVENTS_CHAOS_SEEDS=20000 $(BIN)/python -m pytest -n 2 tests/test_simulation.py $(ARGS)
 
 lint: environment  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
