@@ -1,5 +1,6 @@
 """The store over the logs in memory and in SQLite keeps the contract; and how what it is told stands in the history."""
 
+import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -248,6 +249,40 @@ def test_sto_03_purge_looks_at_the_state_and_the_end(jobs: Jobs, clock: Clock) -
     assert sorted([lately, running, later, retrying]) == sorted(one.id for one in jobs.store.list(RunFilter()).runs)
     assert [JobDeleted] == [type(event) for event in jobs.history(gone)][-1:]
     held.give_back()
+
+
+def fill(jobs: Jobs, name: str) -> None:
+    """Have a hundred jobs end that said 800 KiB in all."""
+    for number in range(100):
+        with jobs.attempt(jobs.submit("render", id=f"{name}-{number}")) as attempt:
+            attempt.log(random.Random(number).randbytes(4000).hex())
+
+
+def test_the_space_of_what_is_purged_comes_back(tmp_path: Path, clock: Clock) -> None:
+    """What is written next goes where rows and lines were: the file grows by the events alone, and VACUUM makes it small."""
+    url, path = f"sqlite:///{tmp_path}/jobs.db?synchronous=normal", tmp_path / "jobs.db"
+
+    def size(jobs: Jobs) -> int:
+        recorder: Any = jobs.log.recorder
+        recorder.file.query("PRAGMA wal_checkpoint(TRUNCATE)")
+        return path.stat().st_size
+
+    with connect(url, clock=clock) as jobs:
+        fill(jobs, "first")
+        before = size(jobs)
+        clock.move(60)
+        jobs.store.purge(clock(), clock())
+        fill(jobs, "second")
+        after = size(jobs)
+        clock.move(60)
+        jobs.store.purge(clock(), clock())
+        recorder: Any = jobs.log.recorder
+        recorder.file.query("VACUUM")
+        emptied = size(jobs)
+
+    assert before > 800_000
+    assert after < 1.3 * before
+    assert emptied < 0.4 * before
 
 
 def test_sto_04_a_purge_that_crashed_is_done_again(

@@ -28,6 +28,7 @@ from tests import test_jobstore, test_queue
 from tests.over import over_the_url
 from tests.postgres_server import Cluster
 from tests.racers import Racers
+from tests.test_jobstore import fill
 from tests.test_queue import drain, submit_late, taken
 
 pytest_plugins = ("tests.postgres",)
@@ -239,6 +240,32 @@ def test_a_claim_costs_the_same_before_200_000_runs(postgres_blank: str, postgre
 
     allowed = 2 * max(few)  # a level more of each index; a table read through would be thousands
     assert [] == [pages for pages in (*many, *known) if pages > allowed], (few, many, known)
+
+
+@pytest.mark.slow
+def test_the_space_of_what_is_purged_comes_back(postgres_blank: str, admin: Admin) -> None:
+    """After the server's vacuum, which comes by itself, what is written next goes where rows and lines were."""
+    migrate(postgres_blank)
+    schema, clock = parse(postgres_blank).schema, Clock()
+
+    def size() -> int:
+        admin.execute(f"VACUUM {schema}.job_runs, {schema}.job_run_logs".encode())
+        told = admin.execute(f"SELECT pg_total_relation_size('{schema}.job_run_logs')".encode()).fetchone()
+        assert told is not None
+        return int(told[0])
+
+    with connect(postgres_blank, clock=clock) as jobs:
+        fill(jobs, "first")
+        before = size()
+        clock.move(60)
+        jobs.store.purge(clock(), clock())
+        purged = size()
+        fill(jobs, "second")
+        after = size()
+
+    assert before > 400_000
+    assert purged < before / 2
+    assert after <= 1.3 * before
 
 
 def test_a_schema_of_version_1_gets_claims_when_asked(postgres_blank: str, admin: Admin, clock: Clock) -> None:
