@@ -19,6 +19,7 @@ from jobevents.job import Job
 from jobevents.jobs import Jobs
 from jobevents.store import JobRun, JobStore, RunError, RunFilter
 from jobevents.testing import Clock, Died, JobStoreContract
+from jobevents.testing.outages import Snapshot, reader_of
 from jobevents.testing.runs import CANCEL, Elapse, changed, ended, run
 from jobevents.testing.strategies import json_values
 from jobevents.wiring import connect, projector
@@ -35,6 +36,10 @@ class TestJobStore(JobStoreContract):
     @pytest.fixture
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
+
+    @pytest.fixture
+    def snapshot(self, url: str) -> Snapshot:
+        return reader_of(url)
 
 
 def test_a_run_that_waits_is_queued_like_any_other(jobs: Jobs) -> None:

@@ -22,6 +22,7 @@ from jobevents.queue import JobQueue, Reservation
 from jobevents.store import JobStore
 from jobevents.testing import Clock, JobQueueContract, JobStoreContract
 from jobevents.testing.jobqueue_threads import AT_ONCE_S
+from jobevents.testing.outages import Restart, Snapshot, reader_of
 from jobevents.testing.runs import Elapse, run
 from jobevents.wiring import connect
 from tests import test_jobstore, test_queue
@@ -92,6 +93,14 @@ class TestPostgresStore(JobStoreContract):
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
 
+    @pytest.fixture
+    def snapshot(self, url: str) -> Snapshot:
+        return reader_of(url)
+
+    @pytest.fixture
+    def restart(self, postgres: Cluster) -> Restart:
+        return postgres.crash
+
 
 class TestPostgresQueue(JobQueueContract):
     """The queue that is the table of runs in Postgres keeps the contract."""
@@ -106,6 +115,14 @@ class TestPostgresQueue(JobQueueContract):
     @pytest.fixture
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
+
+    @pytest.fixture
+    def snapshot(self, url: str) -> Snapshot:
+        return reader_of(url)
+
+    @pytest.fixture
+    def restart(self, postgres: Cluster) -> Restart:
+        return postgres.crash
 
     def handle(self, queue: JobQueue, reservation: Reservation) -> None:
         with self.jobs.attempt(reservation.run.id):

@@ -21,6 +21,7 @@ from jobevents.queue import JobQueue, MemoryQueue, Reservation
 from jobevents.storequeue import StoreQueue
 from jobevents.testing import Clock, JobQueueContract
 from jobevents.testing.jobqueue_threads import AT_ONCE_S, PATIENCE_S, at_once, waiting
+from jobevents.testing.outages import Snapshot, reader_of
 from jobevents.testing.runs import Elapse, run
 from jobevents.wiring import connect
 from tests.clock import START
@@ -78,6 +79,10 @@ class TestStoreQueue(JobQueueContract):
     @pytest.fixture
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
+
+    @pytest.fixture
+    def snapshot(self, jobs: Jobs, tmp_path: Path) -> Snapshot:
+        return reader_of(f"sqlite:///{tmp_path}/jobs.db") if jobs.log.is_durable else None
 
     def handle(self, queue: JobQueue, reservation: Reservation) -> None:
         with self.jobs.attempt(reservation.run.id):

@@ -27,10 +27,11 @@ from jobevents.errors import QueueClosed
 from jobevents.queue import JobQueue, Reservation
 from jobevents.testing.clock import START
 from jobevents.testing.jobqueue_threads import JobQueueThreads
+from jobevents.testing.outages import JobQueueOutages
 from jobevents.testing.runs import SPELLINGS, Elapse, run
 
 
-class JobQueueContract(JobQueueThreads):
+class JobQueueContract(JobQueueThreads, JobQueueOutages):
     """The queue's behaviour; the fixtures must give each test an empty queue, by a clock that stands still at START."""
 
     lease_s: float | None = (

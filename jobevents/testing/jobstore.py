@@ -29,10 +29,11 @@ from jobevents.testing.blob_races import together
 from jobevents.testing.clock import START
 from jobevents.testing.jobstore_lists import JobStoreLists
 from jobevents.testing.jobstore_logs import JobStoreLogs
+from jobevents.testing.outages import JobStoreOutages
 from jobevents.testing.runs import CANCEL, FINAL, WHOLE, Elapse, changed, ended, listed, run
 
 
-class JobStoreContract(JobStoreLists, JobStoreLogs):
+class JobStoreContract(JobStoreLists, JobStoreLogs, JobStoreOutages):
     """The store's behaviour; the fixtures must give each test an empty store, by a clock that stands still at START."""
 
     checks_states = True  # refuses an update that takes a run out of `succeeded` or `canceled`

@@ -10,6 +10,7 @@ from jobevents.testing.clock import Clock
 from jobevents.testing.jobqueue import JobQueueContract
 from jobevents.testing.jobstore import JobStoreContract
 from jobevents.testing.log import LogContract
+from jobevents.testing.outages import Snapshot, reader_of
 from jobevents.testing.runs import Elapse
 
 
@@ -32,6 +33,10 @@ class TestJobStore(JobStoreContract):
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
 
+    @pytest.fixture
+    def snapshot(self, url: str) -> Snapshot:
+        return reader_of(url)
+
 
 class TestJobQueue(JobQueueContract):
     """The queue that is the table of runs keeps its contract."""
@@ -46,6 +51,10 @@ class TestJobQueue(JobQueueContract):
     @pytest.fixture
     def elapse(self, clock: Clock) -> Elapse:
         return clock.move
+
+    @pytest.fixture
+    def snapshot(self, url: str) -> Snapshot:
+        return reader_of(url)
 
     def handle(self, queue: JobQueue, reservation: Reservation) -> None:
         with self._jobs.attempt(reservation.run.id):
