@@ -27,6 +27,7 @@ from projections.api.metrics import Metrics
 from projections.api.problems import NotYet, Refusal, refusal_by_status, refusal_of
 from projections.api.questions import Questions
 from projections.api.routes import JSON, ROUTES, WAIT_S, Desk, Given, Reply, Route
+from projections.ui.pages import PAGES
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -51,16 +52,18 @@ def create_app(
     access: Access | None = None,
     registry: Registry | None = None,
     record: type[Status] = Status,
+    ui: bool = True,
     threads: int = THREADS,
     wait_s: float = WAIT_S,
 ) -> ASGIApp:
-    """Return the API over these jobs, to be served, or mounted anywhere in an app of your own; it closes nothing.
+    """Return the API and the dashboard over these jobs, to be served, or mounted in an app of your own; it closes nothing.
 
     Args:
         access: tells who calls; by default everybody is `anonymous` and may do everything, which is for loopback alone, or
             behind something of yours that has judged the caller.
         registry: the kinds of jobs, for schedules.
         record: Status, or the service's subclass of it, as lists show jobs.
+        ui: whether the dashboard is there, at `/`.
         threads: how many requests read at once.
         wait_s: how long `wait_for` waits at most.
     """
@@ -70,7 +73,7 @@ def create_app(
         routes=[
             # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
             StarletteRoute(one.path.replace("{job_id}", "{job_id:path}"), server.endpoint(one), methods=[one.method])
-            for one in ROUTES
+            for one in (*ROUTES, *(PAGES if ui else ()))
         ],
         exception_handlers={HTTPException: server.no_route, Exception: server.unexpected},
     )
@@ -96,7 +99,7 @@ class _Server:
             except Exception as error:
                 if not isinstance(error, JobEventsError):
                     logger.exception("request failed route=%s", route.name)
-                response = _refused(refusal_of(error), began)
+                response = self._refused(route, request, refusal_of(error), began)
             self._desk.metrics.answered(route.name, response.status_code, time.monotonic() - started)
             return response
 
@@ -112,11 +115,20 @@ class _Server:
             parameters.read_all(route.parameters, request.query_params.multi_items()),
             request.path_params.get("job_id", ""),
             request.headers.get("if-none-match", ""),
+            *_place(request),
         )
         if route.is_quick:
             return route.ask(self._desk, given)
         await self._wait(route, given)
         return await self._in_thread(route.ask, self._desk, given)
+
+    def _refused(self, route: Route, request: Request, refusal: Refusal, began: datetime) -> Response:
+        if route.refuse is None:
+            return _refused(refusal, began)
+        path, depth = _place(request)
+        reply = route.refuse(self._desk, Given(_NOBODY, {}, path=path, depth=depth), refusal)
+        headers = {**reply.headers, **refusal.headers}
+        return _response(msgspec.structs.replace(reply, status=refusal.status, headers=headers), route, began)
 
     async def _wait(self, route: Route, given: Given) -> None:
         """Wait until the place is reached that `wait_for` names.
@@ -155,12 +167,19 @@ class _Server:
         return self._desk.questions.jobs.emitter.clock()
 
 
+def _place(request: Request) -> tuple[str, int]:
+    """Return a request's path below where the app is mounted, and how many steps lead back from it, as a browser counts."""
+    root = request.scope.get("root_path", "")
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    return request.scope["path"].removeprefix(root), raw.count(b"/") - root.count("/") - 1
+
+
 def _response(reply: Reply, route: Route, began: datetime) -> Response:
     through = format_time((reply.complete_through or began).astimezone(UTC)) if reply.is_complete_known else "unknown"
     body = reply.body if isinstance(reply.body, bytes) else msgspec.json.encode(reply.body)
     headers = {**_HEADERS, "X-Complete-Through": through, **reply.headers}
     response = Response(body, reply.status, headers)
-    if reply.status != 304:
+    if reply.status != 304 and "Content-Type" not in reply.headers:
         response.headers["Content-Type"] = route.media_type  # as it is: Starlette would add a charset to text
     return response
 

@@ -110,6 +110,18 @@ def opaque(name: str, about: str) -> Parameter:
     return Parameter(name=name, about=about, schema={"type": "string", "maxLength": 400}, read=lambda _, text: text)
 
 
+def free_text(name: str, about: str, *, limit: int) -> Parameter:
+    """Return a parameter that is any text of so many characters; "" where it is not given."""
+
+    def read(name: str, text: str) -> str:
+        if len(text) > limit:
+            raise InvalidValue(f"{name} is too long characters={len(text)} limit={limit}")
+        return text
+
+    schema = {"type": "string", "maxLength": limit}
+    return Parameter(name=name, about=about, schema=schema, read=read, default="")
+
+
 def read_all(parameters: Sequence[Parameter], given: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return the value of every parameter, by name.
 

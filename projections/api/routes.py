@@ -17,6 +17,7 @@ from projections.api.access import Identity, Role
 from projections.api.listing import STATES, Wanted
 from projections.api.metrics import Metrics
 from projections.api.parameters import Parameter
+from projections.api.problems import Refusal
 from projections.api.questions import MAX_ITEMS, Questions
 from projections.api.standing import MAX_BARS, MAX_PARKED
 from projections.asof import parse
@@ -36,6 +37,8 @@ class Given(msgspec.Struct, frozen=True):
     values: Mapping[str, Any]  # of every parameter of the route
     job_id: str = ""  # of the path, as it came
     if_none_match: str = ""
+    path: str = ""  # below where the app is mounted
+    depth: int = 0  # how many steps `../` lead from the path to where the app is mounted
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -49,6 +52,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 Ask = Callable[["Desk", Given], Reply]
+Refuse = Callable[["Desk", Given, Refusal], Reply]
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -74,6 +78,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[int, str] = {}  # other good answers
     is_quick: bool = False  # asks nothing of a store: answered at once, also while all threads are taken
     waits: Callable[[Questions, Given], int] | None = None  # the place that `wait_for` waits for
+    refuse: Refuse | None = None  # how a refusal is shown; None: as a Problem in JSON
 
 
 _WAIT_VERSION = parameters.whole(

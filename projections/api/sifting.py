@@ -1,0 +1,119 @@
+"""Jobs found by what no index of a table knows: its rows are looked through from the newest on, so many at a time.
+
+No answer costs more than its budget, and each says how far it has looked and where to go on: nothing is left out in silence,
+and nothing is too old to be found.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from jobevents.census import Census
+from jobevents.errors import NotFound
+from jobevents.store import JobRun, RunFilter
+from projections.index import cursor_after, id_in
+
+MAX_ROWS: Final = 50_000  # that one answer looks through
+BUDGET_S: Final = 0.8  # after which it says how far it has come
+_STEP: Final = 500  # rows of a read
+
+
+class Sieve(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row must have; what is empty does not restrict. Texts are compared without regard to case."""
+
+    worker: str = ""  # somewhere in the identity of its worker
+    actor: str = ""  # somewhere in who queued it, or who canceled it
+    error: str = ""  # somewhere in its error's text or kind
+    words: tuple[str, ...] = ()  # each somewhere in id, kind, error, what it is doing, or its title
+    took: Callable[[int], bool] | None = None  # of the milliseconds that its last attempt took, or runs already
+
+    def __bool__(self) -> bool:
+        """Tell whether it holds anything back."""
+        return bool(self.worker or self.actor or self.error or self.words or self.took)
+
+
+class Sifted(msgspec.Struct, frozen=True):
+    """What was found, and how far that is from all."""
+
+    runs: list[JobRun]  # newest first
+    looked: int  # rows that were looked through
+    down_to: datetime | None  # creation of the last one; None: there was none
+    cursor: str  # where to go on; "" when all were looked through
+
+
+def sift(
+    census: Census,
+    filter: RunFilter,
+    sieve: Sieve,
+    *,
+    cursor: str,
+    limit: int,
+    now: datetime,
+    title_of: Callable[[str], str],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Sifted:
+    """Look through the rows that an index finds.
+
+    Args:
+        filter: what an index finds; its page does not count.
+        cursor: where a former answer stopped; "" begins.
+        limit: at most so many are returned.
+        now: what running jobs have taken until.
+        title_of: a job's title, which rows have not; raises NotFound for one that is gone.
+    """
+    ends = monotonic() + BUDGET_S
+    found: list[JobRun] = []
+    looked, place = 0, id_in(cursor) if cursor else ""
+    last: JobRun | None = None
+    while looked < MAX_ROWS and len(found) < limit and (monotonic() < ends or not looked):
+        rows = census.after(filter, place, _STEP)
+        for run in rows:
+            looked, last, place = looked + 1, run, run.id
+            if _passes(run, sieve, now, title_of):
+                found.append(run)
+            if len(found) == limit or monotonic() >= ends:
+                break
+        if not rows or (len(rows) < _STEP and last is rows[-1]):  # the end of the table
+            return Sifted(found, looked, last.created_at if last else None, "")
+    return Sifted(found, looked, last.created_at if last else None, cursor_after(place))
+
+
+def _passes(run: JobRun, sieve: Sieve, now: datetime, title_of: Callable[[str], str]) -> bool:
+    error = f"{run.error.code}: {run.error.message}" if run.error else ""
+    if not (
+        _within(sieve.worker, run.worker_id)
+        and (_within(sieve.actor, run.triggered_by) or _within(sieve.actor, run.canceled_by))
+        and _within(sieve.error, error)
+    ):
+        return False
+    if sieve.took is not None:
+        took = _took_ms(run, now)
+        if took is None or not sieve.took(took):
+            return False
+    missing = [
+        word
+        for word in sieve.words
+        if not any(_within(word, text) for text in (run.id, run.job_name, error, run.progress_message))
+    ]
+    if not missing:
+        return True
+    try:
+        title = title_of(run.id)
+    except NotFound:
+        return False
+    return all(_within(word, title) for word in missing)
+
+
+def _within(part: str, text: str) -> bool:
+    return part.casefold() in text.casefold()
+
+
+def _took_ms(run: JobRun, now: datetime) -> int | None:
+    if run.started_at is None:
+        return None
+    if run.finished_at is None:
+        return int((now - run.started_at).total_seconds() * 1000) if run.status == "running" else None
+    return run.duration_ms

@@ -1,0 +1,1 @@
+"""The dashboard: pages about the jobs of one log, rendered on the server; needs the extra `server`."""

@@ -1,0 +1,63 @@
+"""The table of pages: what stands where, who may see it, and with which parameters; the app serves it beside the API."""
+
+from typing import Final
+
+from projections.api import parameters
+from projections.api.listing import STATES
+from projections.api.problems import Refusal
+from projections.api.routes import Desk, Given, Reply, Route
+from projections.index import MAX_PER_PAGE
+from projections.ui import listpage, render, suggest
+from projections.ui.assets import assets
+
+_KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'"}
+
+
+def _asset(desk: Desk, given: Given) -> Reply:
+    found = assets().find(given.path.removeprefix("/static/"))
+    return Reply(found.body, headers={**_KEPT, "Content-Type": found.media_type})
+
+
+def _suggest(desk: Desk, given: Given) -> Reply:
+    return Reply(
+        suggest.answer(desk.questions, given.values["text"], min(given.values["caret"], len(given.values["text"])))
+    )
+
+
+def refused(desk: Desk, given: Given, refusal: Refusal) -> Reply:
+    """Show why there is no page."""
+    return render.page(
+        "refused.html", given, refusal.problem.error, problem=refusal.problem, status_code=refusal.status
+    )
+
+
+PAGES: Final[tuple[Route, ...]] = (
+    Route(
+        path="/",
+        name="page_list",
+        about="All jobs, newest first.",
+        ask=listpage.show,
+        parameters=(
+            parameters.free_text("q", "What to look for.", limit=2000),
+            parameters.choice("state", "Only jobs in this state.", STATES),
+            parameters.lenient("page", "From 1.", default=1),
+            parameters.whole("per_page", "Jobs on a page.", low=1, high=MAX_PER_PAGE, default=listpage.PER_PAGE),
+            parameters.opaque("cursor", "Go on looking from there."),
+            parameters.free_text("top", "The job with which the page began.", limit=128),
+            parameters.moment("as_of", "As it was then."),
+        ),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/suggest",
+        name="page_suggest",
+        about="What may come next in a search.",
+        ask=_suggest,
+        parameters=(
+            parameters.free_text("text", "The search so far.", limit=2000),
+            parameters.whole("caret", "Where it goes on.", high=2000, default=2000),
+        ),
+    ),
+    Route(path="/static/{path:path}", name="page_asset", about="A file that pages load.", ask=_asset, is_quick=True),
+)

@@ -1,0 +1,18 @@
+// What every page does.
+import { startKeys } from "./keys.js";
+import { startList } from "./list.js";
+import { startLive } from "./live.js";
+import { startSuggestions } from "./suggest.js";
+import { startTimes, zone } from "./times.js";
+
+startTimes();
+startKeys();
+startLive();
+startList();
+startSuggestions();
+const shown = document.getElementById("zone");
+if (shown) shown.textContent = "Times in " + zone + "; hover for UTC";
+for (const field of document.querySelectorAll("[data-submit]")) {
+  field.addEventListener("change", () => field.form.requestSubmit());
+}
+document.documentElement.dataset.ready = "yes";

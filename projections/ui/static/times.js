@@ -1,0 +1,64 @@
+// Instants in the viewer's zone, with UTC on hover; lengths that go on counting.
+const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const fine = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" });
+const UNITS = [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]];
+
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+
+// The server's clock may differ from this one's; each answer says by how much.
+let ahead = 0;
+export function setServerTime(header) {
+  const there = Date.parse(header || "");
+  if (!Number.isNaN(there) && Math.abs(there - Date.now()) > 2000) ahead = there - Date.now();
+}
+export const now = () => Date.now() + ahead;
+
+export function span(ms) {
+  if (ms < 1000) return ms < 1 ? "0 ms" : Math.round(ms) + " ms";
+  const s = ms / 1000;
+  if (s < 60) return (s < 10 ? s.toFixed(1) : Math.round(s)) + " s";
+  const whole = Math.round(s);
+  for (const [unit, size, part, partSize] of UNITS) {
+    if (whole >= size) {
+      const rest = Math.floor((whole % size) / partSize);
+      return Math.floor(whole / size) + " " + unit + (rest ? " " + rest + " " + part : "");
+    }
+  }
+  return whole + " s";
+}
+
+function ago(ms) {
+  if (Math.abs(ms) < 1500) return "now";
+  const text = span(Math.abs(ms) < 60000 ? Math.round(Math.abs(ms) / 1000) * 1000 : Math.abs(ms)).replace(".0 s", " s");
+  return ms > 0 ? text + " ago" : "in " + text;
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function paintTimes(within = document) {
+  for (const node of within.querySelectorAll("time[datetime]")) {
+    const when = new Date(node.getAttribute("datetime"));
+    if (Number.isNaN(when.getTime())) continue;
+    const utc = node.getAttribute("datetime").replace("T", " ").replace("Z", " UTC");
+    const local = day.format(when) + " " + fine.format(when);
+    const title = local + " " + zone + "\n" + utc;
+    if (node.title !== title) node.title = title;
+    const today = day.format(when) === day.format(new Date(now()));
+    switch (node.dataset.show) {
+      case "clock": write(node, today ? fine.format(when) : day.format(when) + " " + fine.format(when)); break;
+      case "full": write(node, day.format(when) + " " + clock.format(when)); break;
+      default: write(node, ago(now() - when.getTime()));
+    }
+  }
+  for (const node of within.querySelectorAll("[data-since]")) {
+    write(node, span(Math.max(0, now() - Date.parse(node.dataset.since))));
+  }
+}
+
+export function startTimes() {
+  paintTimes();
+  setInterval(() => { if (!document.hidden) paintTimes(); }, 1000);
+}

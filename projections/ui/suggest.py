@@ -1,0 +1,147 @@
+"""What may come next in the search: keys, then the values that there are. Pure, but for the reading of those."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from jobevents.errors import JobEventsError
+from jobevents.store import RunFilter
+from projections.api.listing import STATES
+from projections.api.questions import Questions
+from projections.api.shapes import Filter
+from projections.ui import search
+
+MOST: Final = 12
+RECENT: Final = 300  # rows whose values are offered
+
+_ABOUT: Final = {
+    "state": "one of the six states",
+    "command": "exactly this kind of job",
+    "queue": "exactly this queue",
+    "id": "what the id begins with",
+    "worker": "somewhere in its worker",
+    "actor": "who queued or canceled it",
+    "error": "somewhere in its error",
+    "after": "created since: -15m, 2026-11-28, an instant",
+    "before": "created until: -15m, 2026-11-28, an instant",
+    "duration": "how long it took: >30s, <=250ms, >1h30m",
+}
+_TIMES: Final = (
+    ("-15m", "a quarter of an hour ago"),
+    ("-1h", "an hour ago"),
+    ("-1d", "a day ago"),
+    ("-7d", "a week ago"),
+)
+_LENGTHS: Final = ((">1s", ""), (">30s", ""), (">5m", ""), (">1h", ""), ("<1s", ""))
+_SIFTED: Final = ("worker", "actor", "error", "duration")  # need a table, as `queue` does
+_FILTER_OF: Final = {"id": "q", "after": "since", "before": "until", **dict.fromkeys(_SIFTED, "queue")}
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """One thing that may be chosen."""
+
+    label: str  # what is shown
+    about: str  # what it means, or why it cannot be used
+    text: str  # the whole field once it is chosen
+    caret: int  # where to go on typing
+    more: bool = False  # whether a value comes next
+    disabled: bool = False
+
+
+class Suggestions(msgspec.Struct, frozen=True):
+    """What is offered."""
+
+    items: list[Suggestion]
+
+
+def known_values(questions: Questions) -> dict[str, list[tuple[str, str]]]:
+    """Return the values of keys, each with what to say of it, from the counts and the newest rows.
+
+    Raises:
+        Unavailable, PermissionDenied, Corrupt: what the store says.
+    """
+    queues: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    for one in questions.standing.tally().value:
+        queues[one.queue] += one.jobs
+        states[one.state] += one.jobs
+    found: dict[str, Counter[str]] = {"command": Counter(), "worker": Counter(), "actor": Counter(), "error": Counter()}
+    desk = questions.jobs.desk
+    if questions.jobs.registry is not None:
+        found["command"].update({one.name: 0 for one in questions.jobs.registry})
+    for run in desk.census.after(RunFilter(), "", RECENT) if desk is not None else ():
+        found["command"][run.job_name] += 1
+        found["worker"][run.worker_id] += 1
+        found["actor"].update({run.triggered_by, run.canceled_by})
+        found["error"][run.error.code if run.error else ""] += 1
+    values = {
+        key: [(text, f"{n} of the newest {RECENT}") for text, n in of.most_common() if text]
+        for key, of in found.items()
+    }
+    values["state"] = [
+        (state, f"{states[state]:,} jobs" if state != "other" else "any other text") for state in STATES if state
+    ]
+    values["queue"] = [(queue, f"{jobs:,} jobs") for queue, jobs in queues.most_common() if queue]
+    values["after"] = values["before"] = list(_TIMES)
+    values["duration"] = list(_LENGTHS)
+    return values
+
+
+def suggest(
+    text: str, caret: int, values: Mapping[str, Sequence[tuple[str, str]]], filters: Mapping[str, Filter]
+) -> list[Suggestion]:
+    """Return what may stand at the caret.
+
+    Args:
+        values: by key, each with what to say of it.
+        filters: what the log can filter, as `Listing.filters` says.
+    """
+    before, after = text[:caret], text[caret:]
+    start = _start_of_part(before)
+    part = before[start:]
+    key, colon, begun = part.partition(":")
+
+    def made(label: str, about: str, put: str, *, more: bool = False, disabled: bool = False) -> Suggestion:
+        whole = before[:start] + put + ("" if more else " ") + after.lstrip()
+        return Suggestion(
+            label, about, whole.rstrip() if more and not after else whole, start + len(put) + (not more), more, disabled
+        )
+
+    if colon and key in search.KEYS:
+        wanted = begun.strip('"').casefold()
+        fitting = [(value, about) for value, about in values.get(key, ()) if wanted in value.casefold()]
+        return [made(value, about, f"{key}:{search.quoted(value)}") for value, about in fitting[:MOST]]
+    used = {term.key for term in search.terms(text)}
+    return [_key(one, made, filters) for one in _fitting(part, used)][:MOST]
+
+
+def _fitting(part: str, used: Iterable[str]) -> list[str]:
+    return [key for key in search.KEYS if key.startswith(part) and key not in used]
+
+
+def _key(key: str, made: Callable[..., Suggestion], filters: Mapping[str, Filter]) -> Suggestion:
+    filter = filters.get(_FILTER_OF.get(key, key), Filter(True, ""))
+    about = _ABOUT[key] if filter.available else filter.reason
+    return made(f"{key}:", about, f"{key}:", more=True, disabled=not filter.available)
+
+
+def _start_of_part(before: str) -> int:
+    """Return where the part begins in which the caret stands: after the last blank that is not quoted."""
+    start, is_quoted = 0, False
+    for place, character in enumerate(before):
+        if character == '"':
+            is_quoted = not is_quoted
+        elif character.isspace() and not is_quoted:
+            start = place + 1
+    return start
+
+
+def answer(questions: Questions, text: str, caret: int) -> Suggestions:
+    """Return what may come next; without values where these cannot be read, since the list itself says why."""
+    try:
+        values = known_values(questions)
+    except JobEventsError:
+        values = {}
+    return Suggestions(suggest(text, caret, values, questions.listing.filters()))
