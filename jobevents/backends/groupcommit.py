@@ -65,11 +65,12 @@ class GroupCommit:
         call = Call(work)
         try:
             if self._is_first(call):
-                self._lead(call, [call])  # who came since waits for the next transaction: that is microseconds
+                # Alone of late: who came since waits for the next transaction, that is microseconds.
+                self._lead(call, [call] if self._expected == 1 else self._gathered())
             else:
                 call.turn.acquire()
                 if not call.settled:
-                    self._lead(call, self._waiting())
+                    self._lead(call, self._gathered())
         except BaseException:
             self._withdraw(call)
             raise
@@ -98,25 +99,33 @@ class GroupCommit:
             heir = self._calls[0] if was_first and self._calls else None
         self._promote(heir)
 
-    def _waiting(self) -> list[Call]:
+    def _gathered(self) -> list[Call]:
+        """Return what waits, once as many have come as were here at the last commit, or will not come in time."""
         with self._mutex:
+            if len(self._calls) < self._expected:
+                wait_s = min(self._took_s, self._company_s)
+                self._came.wait_for(lambda: len(self._calls) >= self._expected, wait_s)
             return list(islice(self._calls, GROUP_LIMIT))
 
     def _lead(self, call: Call, group: list[Call]) -> None:
+        began = self._monotonic()
         try:
             self._commit(group)
         finally:
-            self._hand_over(call, group)
+            self._hand_over(call, group, self._monotonic() - began)
 
-    def _hand_over(self, call: Call, group: list[Call]) -> None:
+    def _hand_over(self, call: Call, group: list[Call], took_s: float) -> None:
         """Let those go whose calls are settled, and the first of the others lead."""
         with self._mutex:
             call.settled = True
+            self._took_s = took_s
             if len(self._calls) == 1:  # nobody came meanwhile
                 self._calls.clear()
+                self._expected = 1
                 return
             left = [one for one in self._calls if not one.settled]
             self._calls = deque(left)
+            self._expected = min(len(group) + len(left), GROUP_LIMIT)
             heir = left[0] if left else None
         for one in group:
             if one is not call and one.settled:
