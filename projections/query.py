@@ -205,7 +205,10 @@ class _Told:
             found, self._tables.error = self._tables.error, None
             raise found from error
         if isinstance(error, duckdb.OutOfMemoryException):
-            raise Unavailable(f"query needs more memory than it may use cause={_first(error)}") from error
+            raise Unavailable(
+                f"query needs more memory than it may use: let it have more (--memory-mb), or have it sort and keep less "
+                f"cause={_first(error)}"
+            ) from error
         if isinstance(error, duckdb.Error | pa.ArrowException):
             raise InvalidValue(f"query cannot be run: {_first(error)}") from error
 
