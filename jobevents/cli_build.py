@@ -10,6 +10,7 @@ from jobevents import console, wiring, wiring_builds
 from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.jobs import Jobs
+from jobevents.opening import extra
 
 if TYPE_CHECKING:
     from projections.rebuild import Rebuilt
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def add_to(app: typer.Typer) -> None:
     """Give the command line this command."""
     app.command("rebuild")(rebuild)
+    app.command("archive")(archive)
 
 
 def rebuild(
@@ -94,6 +96,26 @@ def _beside(jobs: Jobs, views: list[str], as_json: bool) -> None:
         f"to remove it:     jobevents rebuild --drop {kept.build}"
     )
     console.answer(kept, told, as_json)
+
+
+def archive(url: Url, as_json: AsJson = False) -> None:
+    """Put histories of final jobs into Parquet segments beside the views; what was archived before is passed over.
+
+    Repeatable, by a schedule, say. Any tool reads them; on a log of objects they make reading all of history cheap.
+    """
+    with extra("analytics"):
+        from projections.archive import Archive
+
+    with open_jobs(url) as jobs, console.progress() as bar:
+        task = bar.add_task("archiving", total=0)
+        done = Archive(jobs.blobs, jobs.prefix).extend(
+            jobs.log, on_progress=lambda events, total: bar.update(task, completed=events, total=total)
+        )
+    left = (
+        f"; {_many(done.unreadable, 'job')} left that cannot be folded: see jobevents verify" if done.unreadable else ""
+    )
+    told = f"{_many(done.events, 'event')} of {_many(done.jobs, 'job')} in {_many(done.segments, 'new segment')}{left}"
+    console.answer(msgspec.to_builtins(done), told, as_json)
 
 
 def _told(report: "Rebuilt") -> str:

@@ -13,9 +13,11 @@ from rich.text import Text
 from jobevents import console, files, wiring_builds
 from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.errors import InvalidValue
+from jobevents.opening import extra
 
 if TYPE_CHECKING:
-    from projections.checks import Checked
+    from jobevents.jobs import Jobs
+    from projections.checks import Check, Checked
     from projections.rebuild import Rebuilt
     from projections.verify import Report, Root
 
@@ -25,6 +27,7 @@ _MEANS = {
     "rows": "each as its history says",
     "status": "each as its history says",
     "index": "every job, and no other, in its state",
+    "archive": "every event as the log has it",
     "root": "history up to there is as it was",
 }
 
@@ -74,6 +77,7 @@ def verify(
                 only=job or (),
                 sample=sample,
                 known=known,
+                others=_others(jobs),
                 on_progress=lambda done, total: bar.update(proving, completed=done, total=total),
             )
         took_s = time.monotonic() - began
@@ -89,6 +93,17 @@ def verify(
             _print_mended(mended)
     if not report.is_right:
         sys.exit(1)
+
+
+def _others(jobs: "Jobs") -> "list[Check]":
+    """Return the check of the archive, where there is one."""
+    if next(jobs.blobs.list(jobs.blob_name("segments/v1/")), None) is None:
+        return []
+    with extra("analytics"):
+        from projections.archive import Archive
+        from projections.archivecheck import ArchiveCheck
+
+    return [ArchiveCheck(Archive(jobs.blobs, jobs.prefix))]
 
 
 def _write_root(path: Path, root: "Root") -> None:

@@ -7,7 +7,8 @@ there or none (`whole_calls`). Elsewhere a call that was cut short has left its 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, cast
 
@@ -271,16 +272,28 @@ class EventLog:
             position = int(page[-1].cursor)
             left = None if left is None else left - len(page)
 
-    def by_job(self, start: str = "", *, batch: int = SCAN_BATCH) -> Iterator[Record]:
+    def by_job(
+        self, start: str = "", *, batch: int = SCAN_BATCH, after: Callable[[str], int] | None = None
+    ) -> Iterator[Record]:
         """Yield every job's events, one job after the other from `start` on, each as it stands: undecoded, by version.
 
         Jobs come in the order of their ids' UTF-8 bytes. Of a slot that holds several events, which only damage can
         bring about, all are given. Jobs that come while it runs may be missed. Memory is bounded by `batch` events, each
         batch is one read; a recorder that cannot do that is scanned once, for the ids, which are then held.
 
+        Args:
+            after: job id -> the version after which its events are wanted; a log of objects does not read the others.
+
         Raises:
             Unavailable, PermissionDenied, Corrupt: what the store says.
         """
+        tails = getattr(self.recorder, "iter_tails", None)
+        if after is not None:
+            whole = self.by_job(start, batch=batch) if tails is None else tails(start, after)
+            for job_id, records in groupby(whole, key=attrgetter("job_id")):
+                known = after(job_id)
+                yield from (one for one in records if one.version > known)
+            return
         try:
             if self._iter_by_job is not None:
                 yield from self._iter_by_job(start, batch)

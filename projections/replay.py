@@ -195,7 +195,7 @@ def _events(records: Iterator[Record], wanted: _Wanted, on_trouble: OnTrouble | 
 def _of_all(jobs: Jobs, wanted: _Wanted, on_progress: Callable[[int, int], None]) -> Iterator[Record]:
     """Yield the records of all jobs, up to the end of the log as it is now."""
     if not jobs.log.ordered:
-        yield from _counted(jobs.log.scan(), 0, on_progress)
+        yield from _counted(_from_objects(jobs), 0, on_progress)
         return
     begin = wanted.since if isinstance(wanted.since, int) else 0
     head = int(jobs.log.last_cursor() or 0)
@@ -210,6 +210,15 @@ def _of_all(jobs: Jobs, wanted: _Wanted, on_progress: Callable[[int, int], None]
             on_progress(position - begin, end - begin)
         yield record
     on_progress(max(end - begin, 0), max(end - begin, 0))
+
+
+def _from_objects(jobs: Jobs) -> Iterator[Record]:
+    """Yield the records of a log of objects: from its archive, if it has one, and from the log where that goes on."""
+    if next(jobs.blobs.list(jobs.blob_name("segments/v1/")), None) is None:
+        return jobs.log.scan()
+    from projections.archive import histories  # needs pyarrow, an extra that nobody else has to have
+
+    return histories(jobs)
 
 
 def _of_jobs(jobs: Jobs, only: Collection[str], on_progress: Callable[[int, int], None]) -> Iterator[Record]:

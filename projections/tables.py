@@ -20,6 +20,7 @@ from jobevents.job import DELETED, RUNNING, Job, due_at, fold
 from jobevents.jobs import Jobs
 from jobevents.log import Record
 from jobevents.store import duration_ms
+from projections.archive import histories
 from projections.folding import read
 
 BATCH = 5000  # rows of a batch: about 2 MB of events
@@ -145,6 +146,9 @@ class Tables:
             self._on_progress(count, self._through or 0)
 
     def _records(self) -> Iterator[Record]:
+        if self._through is None:
+            yield from histories(self._jobs)
+            return
         for record in self._jobs.log.scan(batch=BATCH):
             if self._is_later(record):
                 return
@@ -155,7 +159,7 @@ class Tables:
 
     def _folds(self) -> Iterator[tuple[Job, list[Event]]]:
         """Yield each job with its events, as far as they can be folded."""
-        for job_id, records in groupby(self._jobs.log.by_job(batch=BATCH), key=_job_id):
+        for job_id, records in groupby(histories(self._jobs), key=_job_id):
             events: list[Event] = []
             for record in records:
                 if self._is_later(record):

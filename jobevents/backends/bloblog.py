@@ -284,11 +284,15 @@ class BlobRecorder(AggregateRecorder):
 
     def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
         """Yield every job's events, from a job on, by id: all parts are listed first, for the ids, which are held."""
-        ids = (
-            slot.job_id for slots in self._fan.map(lambda part: list(self.last_slots(part)), PARTS) for slot in slots
-        )
-        for job_id in sorted((job_id for job_id in ids if job_id >= start), key=str.encode):
-            for event in self.select_events(job_id):
+        return self.iter_tails(start, lambda _: 0)
+
+    def iter_tails(self, start: str, after: Callable[[str], int]) -> Iterator[Record]:
+        """Yield the events of every job after a version that is known of it: of a job that has no more, nothing is read."""
+        slots = (slot for slots in self._fan.map(lambda part: list(self.last_slots(part)), PARTS) for slot in slots)
+        heads = {slot.job_id: slot.version for slot in slots if slot.job_id >= start}
+        for job_id in sorted(heads, key=str.encode):
+            known = after(job_id)
+            for event in self.select_events(job_id, gt=known) if heads[job_id] > known else ():
                 yield Record("", job_id, event.originator_version, event.topic, event.state)
 
     def last_slots(self, part: str, *, after: str = "") -> Iterator[Slot]:
