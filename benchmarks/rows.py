@@ -1,6 +1,7 @@
 """The rows, and what must hold between their contenders. Names are kept: `--compare` finds a row by its name."""
 
 from benchmarks.analytics_rows import ANALYTICS_HOLDS, ANALYTICS_ROWS
+from benchmarks.history_rows import HISTORY_HOLDS, HISTORY_ROWS
 from benchmarks.model import AtLeast, Contender, Hold, Place, Row, Sizes, Under
 from benchmarks.queue_rows import QUEUE_HOLDS, QUEUE_ROWS
 
@@ -251,6 +252,7 @@ ROWS: tuple[Row, ...] = (
         unit="bytes",
     ),
     *ANALYTICS_ROWS,
+    *HISTORY_ROWS,
     *QUEUE_ROWS,
 )
 
@@ -262,5 +264,6 @@ HOLDS: tuple[Hold, ...] = (
     Under(Place("rebuild", "ours"), "peak_mb", 300),
     Under(Place("import", "ours"), "seconds", 0.150),
     *ANALYTICS_HOLDS,
+    *HISTORY_HOLDS,
     *QUEUE_HOLDS,
 )

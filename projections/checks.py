@@ -168,6 +168,8 @@ class StatusCheck:
             return "parked", f"its status stands still: an event is {standing}; see: jobevents parked list"
         if job is None or standing:  # the log's own flaw; or a person had an event passed over
             return "", ""
+        if blob is not None and job.state != DELETED and blob.data == status_bytes(job):
+            return _of_another_history(proof, blob, proof.version)
         owed = proof.version_at(self._position) if self._position else proof.version
         owed = owed if proof.owed is None else min(owed, proof.owed)
         if blob is None:
@@ -192,12 +194,9 @@ class StatusCheck:
     def _content_differs(self, proof: Proof, blob: Blob, version: int, owed: int) -> tuple[str, str]:
         then = proof.at(version)
         assert then is not None  # noqa: S101  # the whole history was folded
-        chain = blob.metadata.get("chain", "")
-        if chain and chain != chain_of(proof.records[version - 1]):
-            return (
-                "altered",
-                f"its status was made from another history: #{version} or one before was altered and sealed anew",
-            )
+        kind, said = _of_another_history(proof, blob, version)
+        if kind:
+            return kind, said
         if then.state == DELETED or blob.data != status_bytes(then):
             return "differs", f"its status of #{version} is not what the log says: {_parts(blob.data, then)}"
         if version >= owed:
@@ -310,6 +309,14 @@ class IndexCheck:
         for job_id, letter in ledger.listed_apart(ALL):
             said = f"it is not once among all jobs as {_state(letter)} and once among the {_state(letter)} ones"
             yield Flaw("index", "differs", said, job_id)
+
+
+def _of_another_history(proof: Proof, blob: Blob, version: int) -> tuple[str, str]:
+    """Tell of a status whose chain is not that of its event: made before history was written anew."""
+    chain = blob.metadata.get("chain", "")
+    if not chain or chain == chain_of(proof.records[version - 1]):
+        return "", ""
+    return "altered", f"its status was made from another history: #{version} or one before was altered and sealed anew"
 
 
 _STATES = {letter: name for name, letter in LETTERS.items()}

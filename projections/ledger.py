@@ -1,11 +1,10 @@
 """The ledger of a proof: what has to be known of all jobs at once, on disk, so that memory does not grow with history.
 
-A private SQLite file that its own process alone sees and that is gone when it is closed: about 60 bytes an event, 150 a job.
+A private SQLite file that its own process alone sees and that is gone when it is closed: about 60 bytes an event and a job.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
 from jobevents.events import Event
@@ -17,8 +16,7 @@ UNKNOWN = "?"  # in place of a letter
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE jobs (id TEXT PRIMARY KEY, version INTEGER, chain TEXT, then_version INTEGER, then_chain TEXT, letter TEXT)
-    WITHOUT ROWID;
+CREATE TABLE jobs (id TEXT PRIMARY KEY, letter TEXT) WITHOUT ROWID;
 CREATE TABLE events (id TEXT, job_id TEXT, version INTEGER);
 CREATE TABLE entries (sequence TEXT, id TEXT, letter TEXT);
 """
@@ -28,10 +26,6 @@ class Line(NamedTuple):
     """A job in the ledger."""
 
     job_id: str
-    version: int  # of its last event
-    chain: str  # of its last event
-    then_version: int = 0  # at the place of an older root; 0: not there yet
-    then_chain: str = ""
     letter: str = ""  # of its state at the index's place; "": deleted or not there yet; UNKNOWN: it cannot be folded
 
 
@@ -59,7 +53,7 @@ class Ledger:
 
     def add_jobs(self, lines: Iterable[Line]) -> None:
         """Enter jobs, each once."""
-        self._file.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?)", lines)
+        self._file.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?)", lines)
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Enter events."""
@@ -83,27 +77,6 @@ class Ledger:
         for (event_id,) in self._file.execute(twice).fetchall():
             found = self._file.execute("SELECT job_id, version FROM events WHERE id = ? ORDER BY 1, 2", (event_id,))
             yield Repeated(event_id, found.fetchall())
-
-    def root(self) -> str:
-        """Return the hash over all jobs in the order of their ids' bytes: 64 hexadecimal digits.
-
-        Over `{id} NUL {version} NUL {chain} LF` of each, where its history ends: the same for the same histories, whatever
-        keeps them and in whatever order they were committed.
-        """
-        return _hash(self._file.execute("SELECT id, version, chain FROM jobs ORDER BY id"))
-
-    def root_then(self) -> str:
-        """Return the hash as it was at the place of the older root."""
-        return _hash(
-            self._file.execute("SELECT id, then_version, then_chain FROM jobs WHERE then_version > 0 ORDER BY id")
-        )
-
-    def counted_then(self) -> tuple[int, int]:
-        """Return how many jobs and events there were at the place of the older root."""
-        found: tuple[int, int] = self._file.execute(
-            "SELECT count(*), coalesce(sum(then_version), 0) FROM jobs WHERE then_version > 0"
-        ).fetchone()
-        return found
 
     def not_indexed(self, sequence: str) -> Iterator[tuple[str, str]]:
         """Yield (job, letter) of those that should be in a sequence of the index and are not."""
@@ -150,10 +123,3 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _hash(heads: Iterable[Sequence[object]]) -> str:
-    root = blake2b(digest_size=32)
-    for job_id, version, chain in heads:
-        root.update(f"{job_id}\0{version}\0{chain}\n".encode())
-    return root.hexdigest()

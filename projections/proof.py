@@ -53,6 +53,8 @@ class Proof(msgspec.Struct):
 
     def version_at(self, position: int) -> int:
         """Return the version that the job had at a place in the log; 0: it was not there yet."""
+        if int(self.records[-1].cursor) <= position:
+            return self.version
         return max((one.version for one in self.records if int(one.cursor) <= position), default=0)
 
 
@@ -87,6 +89,7 @@ class _Look:
         self._erased = max(floor - 1, 0)  # the last version that may be missing
         self._records = {record.version: record for record in reversed(records)}  # of a slot, the first committed
         self._events: dict[int, Event] = {}  # by slot, as far as they can be decoded
+        self._seals: dict[int, tuple[bytes, str]] = {}  # by slot: body and chain
         self._spoilt: set[int] = set()  # slots of which something was said, so that what follows from it need not be
 
     def slots(self) -> None:
@@ -112,7 +115,7 @@ class _Look:
         found: dict[int, Event] = {}
         for version, record in self._records.items():
             try:
-                codec.unseal(record.data)
+                self._seals[version] = codec.unseal(record.data)
                 found[version] = codec.decode(record.data)
             except Corrupt as error:
                 self._say("unreadable", version, f"#{version} cannot be read: {error}")
@@ -143,14 +146,14 @@ class _Look:
 
     def links(self) -> None:
         """Find events that do not follow from the one before."""
-        for version, record in sorted(self._records.items()):
+        for version in sorted(self._records):
             if version in self._spoilt or version - 1 in self._spoilt:
                 continue
-            before = self._records.get(version - 1)
+            before = self._seals.get(version - 1)
             if before is None and version > 1:  # erased
                 continue
-            body, chain = codec.unseal(record.data)
-            if codec.link(chain_of(before) if before else codec.NO_CHAIN, body) == chain:
+            body, chain = self._seals[version]
+            if codec.link(before[1] if before else codec.NO_CHAIN, body) == chain:
                 continue
             after = f"#{version} does not follow from #{version - 1}: one of them was altered after it was written"
             self._say("altered", version, after if version > 1 else "#1 was altered after it was written", spoils=False)

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from jobevents import codec
 from jobevents.assertions import Instant
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.job import DELETED
@@ -112,6 +113,14 @@ def verify(
         return run.finish(whole=not only and not sample)
 
 
+class _Then:
+    """What the log held at the place of an older root."""
+
+    def __init__(self) -> None:
+        self.root = codec.Digest()
+        self.jobs = self.events = 0
+
+
 class _Run:
     """One verification under way."""
 
@@ -142,6 +151,8 @@ class _Run:
         self._root = Checked("root", "root")
         self._flaws: list[Flaw] = []
         self._doubts = SecondLook(jobs, self._prove, patience_s=patience_s)
+        self._all = codec.Digest()
+        self._then = _Then()
         self.jobs = self.deleted = self.erased = 0
 
     def look(self, histories: Iterable[list[Record]]) -> None:
@@ -168,10 +179,11 @@ class _Run:
             self.jobs += 1
             self.deleted += proof.job is not None and proof.job.state == DELETED
             self._log.looked_at += len(proof.records)
+            self._hash(proof)
             self._ledger.add_events(proof.events)
             for flaw in proof.flaws:
                 self._keep(self._log, flaw)
-        self._ledger.add_jobs(map(self._line, batch))
+        self._ledger.add_jobs(Line(proof.job_id, self._index.letter(proof)) for proof in batch)
         for check in self._checks:
             for flaw in check.examine(batch):
                 if check.is_view:
@@ -179,10 +191,15 @@ class _Run:
                 else:
                     self._keep(check.checked, flaw)
 
-    def _line(self, proof: Proof) -> Line:
+    def _hash(self, proof: Proof) -> None:
+        """Take where a history ends into the root, and where it ended at the older one's place into that."""
+        self._all.add(proof.job_id, proof.version, proof.chain.encode())
         version = proof.version_at(self._known.position) if self._known else 0
-        then = next((chain_of(one) for one in proof.records if one.version == version), "") if version else ""
-        return Line(proof.job_id, proof.version, proof.chain, version, then, self._index.letter(proof))
+        if version:
+            end = next(one for one in proof.records if one.version == version)
+            self._then.root.add(proof.job_id, version, chain_of(end).encode())
+            self._then.jobs += 1
+            self._then.events += version
 
     def finish(self, *, whole: bool) -> Report:
         """Look again at what may have gone on meanwhile, and at what needs all jobs; return what came of it."""
@@ -203,7 +220,7 @@ class _Run:
             self._hold_against(self._known)
         checks = [self._log, *(check.checked for check in self._checks)]
         return Report(
-            root=self._ledger.root() if whole and not self._log.flaws else "",
+            root=self._all.hex() if whole and not self._log.flaws else "",
             position=self._head or 0,
             jobs=self.jobs,
             events=self._log.looked_at,
@@ -216,14 +233,13 @@ class _Run:
 
     def _hold_against(self, known: Root) -> None:
         self._root.looked_at = 1
-        jobs, events = self._ledger.counted_then()
-        found = self._ledger.root_then()
+        found = self._then.root.hex()
         if found == known.root:
             return
+        then = f"{known.root[:16]}… of {known.jobs:,} jobs and {known.events:,} events on {known.at:%Y-%m-%d %H:%M} UTC"
+        now = f"{found[:16]}… of {self._then.jobs:,} and {self._then.events:,}"
         said = (
-            f"up to event {known.position:,} of the log it was {known.root[:16]}… of {known.jobs:,} jobs and {known.events:,} "
-            f"events on {known.at:%Y-%m-%d %H:%M} UTC, now it is {found[:16]}… of {jobs:,} and {events:,}: history was "
-            "changed, or jobs were erased since"
+            f"up to event {known.position:,} it was {then}, it is {now}: history was changed, or jobs were erased since"
         )
         self._keep(self._root, Flaw("root", "differs", said))
 
