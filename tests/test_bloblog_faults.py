@@ -7,10 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from jobevents import codec
+from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.blobnames import Names, Slot
+from jobevents.backoff import Backoff
 from jobevents.blobs import MemoryBlobs
+from jobevents.commands import Submission
 from jobevents.errors import (
     AlreadyRunning,
     AlreadySucceeded,
@@ -26,7 +30,7 @@ from jobevents.errors import (
 )
 from jobevents.events import TransitionRefused
 from jobevents.jobs import Jobs
-from jobevents.store import RunFilter
+from jobevents.store import JobLog, RunFilter
 from jobevents.testing import Clock, Died, FailingBlobs
 from jobevents.testing.faults import Fault
 from tests.bloblogs import Wire, bucket_jobs, close_buckets, index, write_status
@@ -636,6 +640,141 @@ def test_a_submission_that_lost_its_slot_gives_its_key_back(jobs: Jobs, wire: Wi
         jobs.submit("render", id="a", key="k")
 
     assert "b" == other.submit("render", id="b", key="k")
+
+
+def test_a_batch_that_meets_a_taken_key_leaves_the_others_free(jobs: Jobs, other: Jobs) -> None:
+    """All or none of the keys of one call are taken."""
+    other.submit("render", id="holder", key="k2")
+
+    with pytest.raises(KeyTaken):
+        jobs.submit_many([Submission(name="render", id=f"a{n}", key=f"k{n}", params=n) for n in (1, 2)])
+
+    assert "b" == other.submit("render", id="b", key="k1")
+
+
+# several jobs in one call
+
+
+def test_what_is_unknown_of_one_job_is_said_before_what_is_refused_of_another(jobs: Jobs, wire: Wire) -> None:
+    """Who hears of a refusal alone would take the whole call for unwritten."""
+    wire.refuse("put", "/b/", error=PermissionDenied("403"))
+    wire.refuse("put", "/c/", times=1000)
+
+    with pytest.raises(AppendUnknown) as unknown:
+        jobs.submit_many([Submission(name="render", id=job_id) for job_id in "abc"])
+
+    assert "c" == unknown.value.job_id
+
+
+# the recorder by itself
+
+
+def test_a_recorder_knows_its_own_write(wire: Wire, time: FakeTime) -> None:
+    """Also without the log above it, which knows events by their ids: a lost reply is a success, a repeated call is not."""
+    recorder = BlobRecorder(wire, backoff=Backoff(sleep=time.sleep, clock=time.clock))
+    event = StoredEvent("a", 1, "topic", b"state")
+    wire.lose_reply("put", "log/v1")
+
+    recorder.insert_events([event])
+
+    with pytest.raises(IntegrityError):
+        recorder.insert_events([event])
+
+
+def test_a_slot_that_an_erasure_emptied_is_not_filled_again(jobs: Jobs, wire: Wire, store: MemoryBlobs) -> None:
+    """A create refused for an object that is gone when it is read, below a floor: the job was erased meanwhile."""
+    jobs.submit("render", id="a")
+    name = NAMES.event(Slot("a", 2))
+    store.put(name, b"{}")
+    floors = jobs.log.recorder.floors  # type: ignore[attr-defined]  # a BlobRecorder
+
+    def erase_it() -> None:
+        floors.raise_to("a", 5)
+        store.delete(name)
+
+    wire.before("get", name, erase_it)
+
+    with pytest.raises(Gone):
+        jobs.cancel("a")
+
+    with pytest.raises(NotFound):
+        store.get(name)
+
+
+# what a process goes on from
+
+
+def test_a_fresh_process_reads_on_from_the_status(jobs: Jobs, store: MemoryBlobs, clock: Clock) -> None:
+    """A job with a status costs no list: its last event is held against the status, and what came after it is read."""
+    jobs.submit("render", id="a")
+    with jobs.attempt("a"):
+        write_status(jobs, "a")
+    wire = Wire(store)
+
+    assert "succeeded" == bucket_jobs(wire, clock).get("a").state
+
+    assert ["get"] * 4 == [method for method, _ in wire.calls]
+
+
+def test_observers_hear_of_what_was_found_out_later(jobs: Jobs, wire: Wire) -> None:
+    """An append that was unknown and is found is told like any other, before the next decision on its job."""
+    heard: list[str] = []
+    jobs.observe(lambda job, events: heard.extend(event.type for event in events))
+    wire.lose_reply("put", "log/v1")
+    wire.refuse("get", "log/v1", times=1000)
+    wire.refuse("put", "log/v1", times=1000)
+    with pytest.raises(AppendUnknown):
+        jobs.submit("render", {"song": 7}, id="a")
+    wire.calm()
+
+    jobs.submit("render", {"song": 7}, id="a")
+
+    assert ["JobQueued"] == heard
+
+
+# log lines
+
+
+def line(seq: int, message: str = "m") -> JobLog:
+    return JobLog(run_id="a", seq=seq, attempt=1, at=START, level="info", message=message)
+
+
+def test_lines_that_another_process_wrote_stay(jobs: Jobs, other: Jobs) -> None:
+    """A process that sees a run's lines for the first time looks what is there: what overlaps is left as it is."""
+    jobs.submit("render", id="a")
+    jobs.run_logs.append_logs([line(seq) for seq in (1, 2, 3)])
+
+    other.run_logs.append_logs([line(seq, "other") for seq in (2, 3, 4)])
+
+    assert ["m", "m", "m", "other"] == [one.message for one in jobs.run_logs.logs("a")]
+
+
+@pytest.mark.parametrize("fault", ["lose reply", "refuse"])
+def test_lines_whose_reply_was_lost_are_there_once(jobs: Jobs, wire: Wire, fault: str) -> None:
+    """A batch that is sent again with more lines behind it is completed, nothing of it twice."""
+    jobs.submit("render", id="a")
+    if fault == "lose reply":
+        wire.lose_reply("put", "joblogs")
+    else:
+        wire.refuse("put", "joblogs")
+    with pytest.raises(Unavailable):
+        jobs.run_logs.append_logs([line(1), line(2)])
+
+    jobs.run_logs.append_logs([line(1), line(2), line(3)])
+
+    assert [1, 2, 3] == [one.seq for one in jobs.run_logs.logs("a")]
+
+
+def test_lines_of_a_deleted_job_are_dropped(jobs: Jobs, other: Jobs, store: MemoryBlobs) -> None:
+    """A worker that speaks on after the deletion leaves nothing."""
+    jobs.submit("render", id="a")
+    jobs.run_logs.append_logs([line(1)])
+    jobs.delete("a")
+
+    jobs.run_logs.append_logs([line(2)])
+    other.run_logs.append_logs([line(3)])
+
+    assert [] == [entry.name for entry in store.list("log-1/joblogs")]
 
 
 # crashes
