@@ -67,22 +67,27 @@ def options(
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C; no library between here and the command takes it for its own business."""
+    """Ctrl-C or SIGTERM; no library between here and the command takes it for its own business."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number  # of the signal
 
 
 def main() -> None:
-    """Run the command line and exit: 0, 1 when it failed, 2 when used wrongly, 130 after Ctrl-C."""
+    """Run the command line and exit: 0, 1 when it failed, 2 when used wrongly, 130 after Ctrl-C, 143 after SIGTERM."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not with `nohup`
         signal.signal(signal.SIGINT, _interrupt)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # which would end the process with events not published yet
+        signal.signal(signal.SIGTERM, _interrupt)
     _make_writable()
     try:
         try:
             app()
         finally:
             sys.stdout.flush()
-    except _Interrupted:
+    except _Interrupted as interrupted:
         console.error("interrupted; what was written until now is kept")
-        sys.exit(130)  # 128 + SIGINT, as shells have it
+        sys.exit(128 + interrupted.number)  # as shells have it
     except BrokenPipeError:  # `jobevents list | head` ends quietly
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -102,7 +107,7 @@ def _make_writable() -> None:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    raise _Interrupted
+    raise _Interrupted(number)
 
 
 @app.command("demo")

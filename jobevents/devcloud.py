@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from jobevents.devproxy import proxied
 from jobevents.errors import Misconfigured, Unavailable
 
 JAR = "JOBEVENTS_PUBSUB_EMULATOR_JAR"  # names the emulator's jar where it is not in its usual place
@@ -63,10 +64,13 @@ def started(data: Path | None = None) -> Iterator[DevCloud]:
         )
     with contextlib.ExitStack() as stack:
         output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jobevents-dev-cloud-")))
-        host = f"127.0.0.1:{_free_port()}"
-        processes = [stack.enter_context(_running(_storage_command(storage, host, data), output / "storage.log"))]
+        port, behind = _free_port(), f"127.0.0.1:{_free_port()}"
+        host = f"127.0.0.1:{port}"
+        command = _storage_command(storage, behind, host, data)
+        processes = [stack.enter_context(_running(command, output / "storage.log"))]
+        stack.enter_context(proxied(port, behind))
         env = {"STORAGE_EMULATOR_HOST": f"http://{host}"}
-        _await(f"http://{host}/storage/v1/b?project={PROJECT}", processes[0], output / "storage.log")
+        _await(f"http://{behind}/storage/v1/b?project={PROJECT}", processes[0], output / "storage.log")
         _make_bucket(host)
         url = f"gs://{BUCKET}"
         jar, java = pubsub_jar(), shutil.which("java")
@@ -105,12 +109,13 @@ def _storage_binary() -> str | None:
     return str(binary) if binary.exists() else None
 
 
-def _storage_command(binary: str, host: str, data: Path | None) -> list[str]:
+def _storage_command(binary: str, behind: str, host: str, data: Path | None) -> list[str]:
+    """Return what runs the emulator at `behind`, as it is asked for at `host`."""
     kept = ["-backend", "memory"]
     if data is not None:
         data.mkdir(parents=True, exist_ok=True)
         kept = ["-backend", "filesystem", "-filesystem-root", str(data)]
-    name, _, port = host.partition(":")
+    name, _, port = behind.partition(":")
     return [binary, "-scheme", "http", *kept, "-host", name, "-port", port, "-external-url", f"http://{host}",
             "-public-host", host]  # fmt: skip
 

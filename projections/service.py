@@ -115,6 +115,17 @@ class ProjectorService:
         """
         if stop is not None:
             self._stopping = stop
+        self._take_waiting()
+        found = self._sweeper.sweep()
+        done = self._projector.run_once(self._stopping)
+        if found:
+            self._take_waiting()  # what the sweep has published comes to us, too
+        if self._hints is not None:
+            self._hints.close()
+        return done and not self._stopping.is_set()
+
+    def _take_waiting(self) -> None:
+        """Take the messages that wait in the subscription, until none came for a moment, and store what they point at."""
         quiet = 0
         while self._hints is not None and quiet < QUIET_PULLS and not self._stopping.is_set():
             pulled = self._hints.step(0.5)
@@ -123,13 +134,6 @@ class ProjectorService:
             quiet = 0 if pulled else quiet + 1
             if self._inflow.depth():
                 self._projector.run_once(self._stopping)
-        self._sweeper.sweep()
-        done = self._projector.run_once(self._stopping)
-        if self._hints is not None:
-            self._hints.close()
-        if done and self._inflow.depth() and self._hints is None:
-            self._inflow.drop(self.stored())
-        return done and not self._stopping.is_set()
 
     def stop(self) -> None:
         """Have `run` end."""
