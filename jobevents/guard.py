@@ -20,10 +20,11 @@ from jobevents.telemetry import Counts
 
 
 class Pace(NamedTuple):
-    """How often an attempt may write, where each write has its price."""
+    """How often an attempt may write and read, where each request has its price."""
 
     progress_s: float  # seconds between two progress events
     lines_s: float  # between two batches of log lines; no longer than the first
+    cancel_s: float  # how old the answer may be whether the work should stop
 
 
 class Worker(msgspec.Struct, frozen=True):

@@ -66,7 +66,11 @@ def import_records(
     report = Report()
     with ThreadPoolExecutor(READERS, thread_name_prefix="jobevents-import") as pool:
         for batch in _batches(job_ids):
-            unknown = [job_id for job_id in batch if _is_new(emitter, job_id, report)]
+            valid = [job_id for job_id in batch if _is_id(job_id, report)]
+            heads = pool.map(emitter.log.head, valid)
+            known = {job_id for job_id, head in zip(valid, heads, strict=True) if head.version}
+            report.known += sum(job_id in known for job_id in valid)
+            unknown = [job_id for job_id in valid if job_id not in known]
             reads = pool.map(partial(_read, blobs, locate), unknown)
             drafts: dict[str, Draft] = {}
             for job_id, found in zip(unknown, reads, strict=True):
@@ -93,14 +97,11 @@ def _batches(job_ids: Iterable[str]) -> Iterator[Sequence[str]]:
         yield batch
 
 
-def _is_new(emitter: Emitter, job_id: str, report: Report) -> bool:
+def _is_id(job_id: str, report: Report) -> bool:
     try:
         ids.validate(job_id)
     except InvalidJobId as error:
         report.refuse(job_id, error)
-        return False
-    if emitter.log.head(job_id).version:
-        report.known += 1
         return False
     return True
 

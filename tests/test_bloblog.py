@@ -1,5 +1,6 @@
 """The log on blobs, in memory and in files, keeps the contracts of logs and of stores."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from jobevents.backends.blobnames import PARTS
 from jobevents.backends.fan import Fan
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.commands import Submission
-from jobevents.errors import Unavailable
+from jobevents.errors import Canceled, Unavailable
 from jobevents.events import JobProgressed
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
@@ -146,6 +147,41 @@ def test_what_a_life_costs(clock: Clock) -> None:
         ("get", "ctl"): 2,  # the floor, before and after the first event
         ("get", "jobs"): 1,  # the status, before the start is granted
     } == asked
+    close_buckets()
+
+
+def test_the_head_of_a_long_history_is_two_requests(clock: Clock) -> None:
+    """A process that does not know the job lists it and reads its last event, whatever came before."""
+    wire = Wire(MemoryBlobs(clock=clock))
+    bucket_jobs(wire, clock).log.append(notes("a", range(1, 51)))
+    log = bucket_jobs(wire, clock).log
+    wire.calls.clear()
+
+    assert 50 == log.head("a").version
+
+    assert ["list", "get"] == [method for method, _ in wire.calls]
+    close_buckets()
+
+
+def test_looks_at_a_cancel_are_spaced(clock: Clock) -> None:
+    """A handler that asks all the time whether to stop costs two reads in five seconds, and hears of it within that."""
+    wire = Wire(MemoryBlobs(clock=clock))
+    jobs = bucket_jobs(wire, clock)
+    job_id = jobs.submit("render")
+    heard: list[bool] = []
+
+    with contextlib.suppress(Canceled), jobs.attempt(job_id) as attempt:
+        wire.calls.clear()
+        for turn in range(100):
+            if turn == 50:
+                jobs.cancel(job_id)
+            heard.append(attempt.canceled)
+            clock.move(0.1)
+        asked = [method for method, name in wire.calls if method == "get" and "log/v1" in name]
+        attempt.check()
+
+    assert (False, True) == (heard[50 - 1], heard[-1])
+    assert 4 == len(asked)
     close_buckets()
 
 

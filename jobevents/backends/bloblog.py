@@ -208,8 +208,8 @@ class BlobRecorder(AggregateRecorder):
             return [last] if gt is None or last.originator_version > gt else []
         if not desc and (gt or (lte is not None and lte <= PROBES)):
             return self._following(job_id, gt or 0, lte)[:limit]
-        events = self._listed(job_id, gt, lte)
-        return (events[::-1] if desc else events)[:limit]
+        slots = self._listed(job_id, gt, lte)
+        return self._read_all((slots[::-1] if desc else slots)[:limit])
 
     def _following(self, job_id: str, after: int, until: int | None) -> list[StoredEvent]:
         """Return the events after one that is there: by reads, and by a list when there are more than a few."""
@@ -223,7 +223,7 @@ class BlobRecorder(AggregateRecorder):
             found.append(event)
         if until is not None and until <= after + PROBES:
             return found
-        return found + self._listed(job_id, after + PROBES, until)
+        return found + self._read_all(self._listed(job_id, after + PROBES, until))
 
     def _last(self, job_id: str, until: int | None) -> StoredEvent | None:
         """Return the last event, up to a version; None when it takes a list to find it."""
@@ -232,8 +232,8 @@ class BlobRecorder(AggregateRecorder):
         known = self._heads.version(job_id)
         return next(reversed(self._following(job_id, known - 1, None)), None) if known else None
 
-    def _listed(self, job_id: str, after: int | None, until: int | None) -> list[StoredEvent]:
-        """Return the events from one list, in order."""
+    def _listed(self, job_id: str, after: int | None, until: int | None) -> list[Slot]:
+        """Return the slots that are filled, from one list, in order."""
         slots: list[Slot] = []
         for _ in range(RELISTS):
             slots = [
@@ -243,8 +243,11 @@ class BlobRecorder(AggregateRecorder):
             ]
             if not slots or slots[-1].version - slots[0].version == len(slots) - 1:
                 break  # else it was listed while events were written: an earlier one was not there yet
-        events = self._fan.map(self._read, slots)
-        return [event for event in events if event is not None]
+        return slots
+
+    def _read_all(self, slots: Sequence[Slot]) -> list[StoredEvent]:
+        """Read events at a time; those that were erased meanwhile are left out."""
+        return [event for event in self._fan.map(self._read, slots) if event is not None]
 
     def _read(self, slot: Slot) -> StoredEvent | None:
         blob = self._look(slot)
