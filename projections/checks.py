@@ -18,11 +18,12 @@ from jobevents.records import status_bytes
 from jobevents.store import JobRun, RunFilter, run_of
 from projections.bulk import Bulk
 from projections.chunks import Chunks
-from projections.ledger import UNKNOWN, Entry, Ledger
+from projections.ledger import ABSENT, UNKNOWN, Entry, Ledger
 from projections.manifest import ALL, LETTERS, ManifestBlob, root_of, sequence_of
 from projections.parked import list_parked
 from projections.positions import Positions
 from projections.proof import Flaw, Proof, chain_of
+from projections.reach import Reach, read_reach
 from projections.statusswap import Place, version_in
 
 PAGE = 1000  # rows in one read
@@ -123,15 +124,15 @@ class StatusCheck:
         """Look at the statuses below a prefix.
 
         Args:
-            positions: how far a projector says that all statuses are stored, if one ever did; None: the log has no one order,
-                and each status has to be of the end.
+            positions: how far a projector says that all statuses are stored; None: the log has no one order, and it says
+                through which time.
         """
         self.checked = Checked("status", "statuses")
         self._log = log
         self._blobs = blobs
         self._live = Place(f"{prefix}/jobs/" if prefix else "jobs/")
         self._positions = positions
-        self._position = 0  # 0: no projector says how far
+        self._reach = Reach()
         self._bulk = bulk
         self._prefix = prefix
         self._parked: Mapping[str, str] = {}
@@ -139,8 +140,8 @@ class StatusCheck:
 
     def begin(self, ledger: Ledger) -> None:
         """See whether there are statuses, how far they are, and which jobs are parked."""
-        self._position = self._positions.stored("status") if self._positions else 0
-        self._is_kept = bool(self._position) or next(self._live.job_ids(self._blobs), None) is not None
+        self._reach = self._read_reach()
+        self._is_kept = self._reach.is_said or next(self._live.job_ids(self._blobs), None) is not None
         if not self._is_kept:
             self.checked.note = "no status was ever written; jobevents project writes them"
         entries = list_parked(self._blobs, self._prefix, "status")
@@ -150,8 +151,8 @@ class StatusCheck:
         """Hold each job's status against the fold: one read a job, many at once."""
         if not self._is_kept:
             return
-        if not self._position and self._positions and any(proof.owed is not None for proof in proofs):
-            self._position = self._positions.stored("status")  # a second look: a projector may have begun meanwhile
+        if not self._reach.is_said and any(proof.owed is not None for proof in proofs):
+            self._reach = self._read_reach()  # a second look: a projector may have begun meanwhile
         blobs = self._bulk.get([self._live.name(proof.job_id) for proof in proofs])
         for proof, blob in zip(proofs, blobs, strict=True):
             self.checked.looked_at += blob is not None
@@ -170,8 +171,7 @@ class StatusCheck:
             return "", ""
         if blob is not None and job.state != DELETED and blob.data == status_bytes(job):
             return _of_another_history(proof, blob, proof.version)
-        owed = proof.version_at(self._position) if self._position else proof.version
-        owed = owed if proof.owed is None else min(owed, proof.owed)
+        owed = self._reach.owed(proof)
         if blob is None:
             if not owed or self._is_gone_at(proof, owed):
                 return ("", "") if job.state == DELETED else ("waits", "")
@@ -206,6 +206,9 @@ class StatusCheck:
         assert proof.job is not None  # noqa: S101  # as above
         return "behind", f"its status is {behind} behind: it says {_at(then)}, the log says {_at(proof.job)}"
 
+    def _read_reach(self) -> Reach:
+        return read_reach(self._blobs, self._prefix, "status", self._positions)
+
     def _is_gone_at(self, proof: Proof, version: int) -> bool:
         job = proof.at(version)
         return job is not None and job.state == DELETED
@@ -233,7 +236,7 @@ class IndexCheck:
     is_view = False  # it is read before the log, and held against the log of that place
 
     def __init__(self, log: EventLog, blobs: Blobs, prefix: str) -> None:
-        """Look at the index below a prefix; of a log without one order it is held against the end."""
+        """Look at the index below a prefix; of a log without one order it may be anywhere from its reach to the end."""
         self.checked = Checked("index", "entries")
         self._manifest = ManifestBlob(blobs, f"{root_of(prefix)}MANIFEST.json")
         self._chunks = Chunks(blobs, f"{root_of(prefix)}chunk/", cached=1)
@@ -241,12 +244,15 @@ class IndexCheck:
         self._prefix = prefix
         self._log = log
         self._head: int | None = None  # place of the log's last event, read after the index was
+        self._reach = Reach()
         self._is_kept = False
         self._stopped: frozenset[str] = frozenset()  # parked, or an event of theirs was passed over
         self.position = 0
 
     def begin(self, ledger: Ledger) -> None:
         """Read the whole index into the ledger: a read for each chunk."""
+        if not self._log.ordered:
+            self._reach = read_reach(self._blobs, self._prefix, "index", None)
         try:
             self._enter(ledger)
         except NotFound:  # a chunk was collected since the manifest was read: a newer one is there
@@ -272,17 +278,20 @@ class IndexCheck:
         """Nothing is held against the index one by one."""
         return ()
 
-    def letter(self, proof: Proof) -> str:
-        """Return what the index should say of a job at its place; "" for nothing, UNKNOWN if that cannot be told."""
+    def letters(self, proof: Proof) -> str:
+        """Return what the index may say of a job, best first; ABSENT for nothing, UNKNOWN if that cannot be told."""
         if not self._is_kept:
-            return ""
-        version = proof.version if self._head is None else proof.version_at(self.position)
-        if not version:
-            return ""
-        job = proof.at(version)
+            return ABSENT
+        if self._head is not None:
+            return self._letter(proof, proof.version_at(self.position))
+        versions = range(proof.version, self._reach.owed(proof) - 1, -1)
+        return "".join(dict.fromkeys(self._letter(proof, version) for version in versions))
+
+    def _letter(self, proof: Proof, version: int) -> str:
+        job = proof.at(version) if version else None
         if job is None:
-            return UNKNOWN
-        return "" if job.state == DELETED else LETTERS[sequence_of(job.state)]
+            return UNKNOWN if version else ABSENT
+        return ABSENT if job.state == DELETED else LETTERS[sequence_of(job.state)]
 
     def finish(self, ledger: Ledger, *, whole: bool) -> Iterator[Flaw]:
         """Hold the whole index against all jobs."""
@@ -301,7 +310,7 @@ class IndexCheck:
         for job_id, says, should in ledger.wrongly_indexed(ALL, whole=whole):
             if job_id in self._stopped:
                 continue
-            if should:
+            if should != ABSENT:
                 said = f"the index has it as {_state(says)}, and should have it as {_state(should)}"
                 yield Flaw("index", "differs", said, job_id)
             else:
@@ -322,8 +331,8 @@ def _of_another_history(proof: Proof, blob: Blob, version: int) -> tuple[str, st
 _STATES = {letter: name for name, letter in LETTERS.items()}
 
 
-def _state(letter: str) -> str:
-    return _STATES.get(letter, letter)
+def _state(letters: str) -> str:
+    return " or ".join(_STATES.get(letter, letter) for letter in letters)
 
 
 def _at(job: Job) -> str:

@@ -11,12 +11,13 @@ from jobevents.events import Event
 
 CACHE_KIB = 32_768  # memory for its pages, and for sorting
 
-UNKNOWN = "?"  # in place of a letter
+UNKNOWN = "?"  # in place of a letter: the job cannot be folded
+ABSENT = "-"  # in place of a letter: deleted, or not there yet
 
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE jobs (id TEXT PRIMARY KEY, letter TEXT) WITHOUT ROWID;
+CREATE TABLE jobs (id TEXT PRIMARY KEY, letters TEXT) WITHOUT ROWID;
 CREATE TABLE events (id TEXT, job_id TEXT, version INTEGER);
 CREATE TABLE entries (sequence TEXT, id TEXT, letter TEXT);
 """
@@ -26,7 +27,7 @@ class Line(NamedTuple):
     """A job in the ledger."""
 
     job_id: str
-    letter: str = ""  # of its state at the index's place; "": deleted or not there yet; UNKNOWN: it cannot be folded
+    letters: str = ABSENT  # any of which the index may have for it
 
 
 class Entry(NamedTuple):
@@ -79,23 +80,24 @@ class Ledger:
             yield Repeated(event_id, found.fetchall())
 
     def not_indexed(self, sequence: str) -> Iterator[tuple[str, str]]:
-        """Yield (job, letter) of those that should be in a sequence of the index and are not."""
+        """Yield (job, letters) of those that should be in a sequence of the index and are not."""
         yield from self._file.execute(
-            "SELECT id, letter FROM jobs WHERE letter NOT IN ('', ?) AND id NOT IN (SELECT id FROM entries WHERE sequence = ?)",
-            (UNKNOWN, sequence),
+            "SELECT id, letters FROM jobs WHERE instr(letters, ?) = 0 AND instr(letters, ?) = 0 "
+            "AND id NOT IN (SELECT id FROM entries WHERE sequence = ?)",
+            (ABSENT, UNKNOWN, sequence),
         )
 
     def wrongly_indexed(self, sequence: str, *, whole: bool) -> Iterator[tuple[str, str, str]]:
-        """Yield (job, letter it says, letter it should say) of entries; "" for a job that should not be there.
+        """Yield (job, letter it says, letters it may say) of entries; ABSENT for a job that should not be there.
 
         Args:
             whole: all jobs were entered, so that one that is not known should not be there.
         """
         join = "LEFT JOIN" if whole else "JOIN"
         yield from self._file.execute(
-            f"SELECT entries.id, entries.letter, coalesce(jobs.letter, '') FROM entries {join} jobs USING (id) "  # noqa: S608  # constants
-            "WHERE sequence = ? AND coalesce(jobs.letter, '') NOT IN (entries.letter, ?)",
-            (sequence, UNKNOWN),
+            f"SELECT entries.id, entries.letter, coalesce(letters, ?1) FROM entries {join} jobs USING (id) "  # noqa: S608  # constants
+            "WHERE sequence = ?2 AND instr(coalesce(letters, ?1), entries.letter) = 0 AND instr(coalesce(letters, ''), ?3) = 0",
+            (ABSENT, sequence, UNKNOWN),
         )
 
     def entries_apart(self, left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:

@@ -183,7 +183,7 @@ class _Run:
             self._ledger.add_events(proof.events)
             for flaw in proof.flaws:
                 self._keep(self._log, flaw)
-        self._ledger.add_jobs(Line(proof.job_id, self._index.letter(proof)) for proof in batch)
+        self._ledger.add_jobs(Line(proof.job_id, self._index.letters(proof)) for proof in batch)
         for check in self._checks:
             for flaw in check.examine(batch):
                 if check.is_view:

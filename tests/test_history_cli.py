@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -287,3 +288,21 @@ def test_two_jobs_side_by_side(jobevents: CommandLine, job_id: str) -> None:
     assert 0 == jobevents("diff", job_id, job_id, at_terminal=True).code
     assert (2, 2) == (jobevents("diff", job_id, "live").code, jobevents("diff", "new", job_id).code)
     assert 1 == jobevents("diff", job_id, "no-such-job").code
+
+
+def test_verify_over_a_log_of_objects(jobevents: CommandLine, tmp_path: Path) -> None:
+    """Its projector says through which time it is complete: what came since is on its way, what was before must be there."""
+    url = f"file://{tmp_path}/log"
+    with connect(url, actor="ana", clock=lambda: datetime.now(UTC) - timedelta(hours=1)) as jobs:
+        old = bring(jobs, "failed")
+    assert 0 == jobevents("project", "--once", "--url", url).code
+    with connect(url, actor="ana") as jobs:
+        jobs.submit("render")
+
+    told = jobevents("verify", "--url", url, at_terminal=True)
+    assert 0 == told.code
+    assert "1 on their way" in told.out
+
+    (tmp_path / "log" / "jobs" / old / "status.json").unlink()
+    report = jobevents("verify", "--url", url).json
+    assert [("status", "absent", old)] == [(one["check"], one["kind"], one["job_id"]) for one in report["flaws"]]
