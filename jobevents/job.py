@@ -202,7 +202,7 @@ def fold(events: Iterable[Event], job: Job | None = None, *, job_id: str = "") -
     changes nothing. Legality is `check`'s business, before an append: what is in the log is a fact.
 
     Raises:
-        Corrupt: when a version is missing between the job and an event.
+        Corrupt: when a version is missing between the job and an event that is no tombstone.
     """
     folded = Job(job_id=job_id) if job is None else msgspec.structs.replace(job)
     touched: datetime | None = None
@@ -210,9 +210,10 @@ def fold(events: Iterable[Event], job: Job | None = None, *, job_id: str = "") -
         if event.version != folded.version + 1:
             if event.version <= folded.version:
                 continue
-            raise Corrupt(
-                f"hole in the history job_id={event.job_id} expected version={folded.version + 1} found={event.version}"
-            )
+            if type(event) is not JobDeleted:  # what is below that one may have been erased, and does not matter
+                raise Corrupt(
+                    f"hole in the history job_id={event.job_id} expected version={folded.version + 1} found={event.version}"
+                )
         cls = type(event)
         _APPLY[cls](folded, event)
         folded.version = event.version

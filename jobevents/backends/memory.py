@@ -6,14 +6,16 @@ Nothing outlives the process. Behaves like the SQL logs in all else, for tests, 
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from eventsourcing.persistence import IntegrityError, StoredEvent
+from eventsourcing.persistence import IntegrityError, Notification, StoredEvent
 from eventsourcing.popo import POPOProcessRecorder
 
 from jobevents import codec
 from jobevents.backends.memorycensus import MemoryCensus
 from jobevents.backends.memoryclaims import MemoryClaims
+from jobevents.backends.memoryerasures import MemoryErasures
 from jobevents.backends.memoryruns import MemoryRetention, MemoryRunLogs, MemoryRuns
 from jobevents.backends.tail import TailSubscription
 from jobevents.desk import Desk
@@ -24,6 +26,8 @@ from jobevents.log import NO_HEADS, Head, Record
 from jobevents.pauses import MemoryPauses
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases, MemoryLeases
+
+ERASED = StoredEvent("", 0, "", b"")  # in the place of an event that was taken out
 
 
 class MemoryRecorder(POPOProcessRecorder):
@@ -48,6 +52,7 @@ class MemoryRecorder(POPOProcessRecorder):
             census=MemoryCensus(self._rows),
         )
         self.leases: Leases = MemoryLeases(monotonic=monotonic)
+        self.eraser = self.floors = MemoryErasures(self.take_out)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -76,6 +81,9 @@ class MemoryRecorder(POPOProcessRecorder):
         **kwargs: Any,
     ) -> None:
         super()._assert_uniqueness(stored_events, **kwargs)
+        for one in stored_events:
+            if one.originator_version == 1 and self._stored_events_index[str(one.originator_id)]:
+                raise IntegrityError(f"what came before was erased job_id={one.originator_id}")
         for job_id, head in follows.items():
             place = self._stored_events_index[job_id].get(head.version)
             if place is None or codec.unseal(self._stored_events[place].state)[1] != head.chain:
@@ -94,13 +102,44 @@ class MemoryRecorder(POPOProcessRecorder):
                 self._lines.drop(job.job_id)
         return ids
 
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Return events in commit order, as the library does; places whose event was erased are passed over."""
+        first = 1 if start is None else max(1, start + (not inclusive_of_start))
+        with self._database_lock:
+            end = len(self._stored_events) if stop is None else min(stop, len(self._stored_events))
+            placed = ((place, self._stored_events[place - 1]) for place in range(first, end + 1))
+            found = (
+                Notification(one.originator_id, one.originator_version, one.topic, one.state, place)
+                for place, one in placed
+                if one is not ERASED and (not topics or one.topic in topics)
+            )
+            return list(islice(found, limit))
+
+    def take_out(self, job_id: str, below: int) -> int:
+        """Forget the events of a job below a version; return how many."""
+        with self._database_lock:
+            places = self._stored_events_index.get(job_id, {})
+            gone = {version: place for version, place in places.items() if version < below}
+            for version, place in gone.items():
+                del places[version]
+                self._stored_events[place] = ERASED
+            return len(gone)
+
     def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
         """Yield the events of a job and of those after it, each job's together; as they are now, whatever comes."""
         with self._database_lock:
             stored = list(enumerate(self._stored_events, 1))
         stored.sort(key=lambda one: (str(one[1].originator_id), one[1].originator_version, one[0]))
         for position, one in stored:
-            if str(one.originator_id) >= start:
+            if str(one.originator_id) >= start and one is not ERASED:
                 yield Record(str(position), str(one.originator_id), one.originator_version, one.topic, one.state)
 
     def _is_deleted(self, job_id: str) -> bool:

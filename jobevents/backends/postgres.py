@@ -6,9 +6,9 @@ that goes on after the last id it saw passes over an event (`postgreswriter` say
 # ruff: noqa: S608  # table names are constants, values are bound
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event as Flag
-from typing import Any, Final, Self
+from typing import Any, Self
 from uuid import UUID
 
 import psycopg
@@ -23,8 +23,10 @@ from jobevents.backends.postgresblobs import PostgresBlobs
 from jobevents.backends.postgrescensus import PostgresCensus
 from jobevents.backends.postgresclaims import PostgresClaims
 from jobevents.backends.postgresdb import PostgresDatabase, Row, Session
+from jobevents.backends.postgreserasures import PostgresErasures
 from jobevents.backends.postgreserrors import Unsure
 from jobevents.backends.postgresinbox import PostgresInbox
+from jobevents.backends.postgresinsert import EVENT, columns, write
 from jobevents.backends.postgresleases import PostgresLeases
 from jobevents.backends.postgrespauses import PostgresPauses
 from jobevents.backends.postgresretention import PostgresRetention
@@ -39,32 +41,13 @@ from jobevents.desk import Desk
 from jobevents.errors import AppendUnknown, Corrupt, InvalidValue, JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
-from jobevents.log import NO_HEADS, Head, Record
+from jobevents.log import NO_HEADS, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
-_EVENT: Final = "originator_id, originator_version, topic, state"
-_INSERT_FIRST = f"INSERT INTO {EVENTS} ({_EVENT}) VALUES (%s, %s, %s, %s) RETURNING notification_id"
-# Where the event before is not there, or is another, the state becomes null, which the table refuses: nothing is written.
-_UNLESS_LOST = (
-    f"CASE WHEN end_before IS NULL OR EXISTS (SELECT FROM {EVENTS} AS before WHERE before.originator_id = given.originator_id "
-    "AND before.originator_version = given.originator_version - 1 "
-    "AND substring(before.state FROM octet_length(before.state) - octet_length(end_before) + 1) = end_before) "
-    "THEN given.state END"
-)
-_GIVEN = f"AS given ({_EVENT}, end_before"
-_INSERT_ONE = (
-    f"INSERT INTO {EVENTS} ({_EVENT}) SELECT originator_id, originator_version, topic, {_UNLESS_LOST} "
-    f"FROM (VALUES (%s::text, %s::bigint, %s::text, %s::bytea, %s::bytea)) {_GIVEN}) RETURNING notification_id"
-)
-_INSERT = (  # for several: one statement, whatever their number
-    f"INSERT INTO {EVENTS} ({_EVENT}) SELECT originator_id, originator_version, topic, {_UNLESS_LOST} "
-    "FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[], %s::bytea[]) "
-    f"WITH ORDINALITY {_GIVEN}, place) ORDER BY place RETURNING notification_id"
-)
-_SCAN = f"SELECT notification_id, {_EVENT} FROM {EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
+_SCAN = f"SELECT notification_id, {EVENT} FROM {EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
 _BY_JOB = (
-    f"SELECT notification_id, {_EVENT} FROM {EVENTS} "
+    f"SELECT notification_id, {EVENT} FROM {EVENTS} "
     "WHERE (originator_id, originator_version, notification_id) > (%s, %s, %s) "
     "ORDER BY originator_id, originator_version, notification_id LIMIT %s"
 )
@@ -130,6 +113,7 @@ class PostgresRecorder(PostgresProcessRecorder):
             send=self._send,
             judge=self._judge,
         )
+        self.eraser = self.floors = PostgresErasures(database, tables)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     @classmethod
@@ -208,8 +192,8 @@ class PostgresRecorder(PostgresProcessRecorder):
 
     def _send(self, connection: Session, inserts: Sequence[Insert]) -> Callable[[], list[int]]:
         events = connection.cursor(binary=True)
-        stored = [_columns(event, insert.follows) for insert in inserts for event in insert.events]
-        _insert(events, stored)
+        stored = [columns(event, insert.follows) for insert in inserts for event in insert.events]
+        write(events, stored)
         for insert in inserts:
             self._insert_events(connection.cursor(), insert.events, statements=insert.statements)
         return lambda: [row[0] for row in events.fetchall()] if stored else []
@@ -254,7 +238,7 @@ class PostgresRecorder(PostgresProcessRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         """Return a job's events in order of version."""
-        statement = f"SELECT {_EVENT} FROM {EVENTS} WHERE originator_id = %s"
+        statement = f"SELECT {EVENT} FROM {EVENTS} WHERE originator_id = %s"
         values: list[Any] = [originator_id]
         if gt is not None:
             statement += " AND originator_version > %s"
@@ -279,7 +263,7 @@ class PostgresRecorder(PostgresProcessRecorder):
     ) -> Sequence[Notification]:
         """Return events in commit order; none is ever skipped, since writers commit one after the other."""
         sign = ">=" if inclusive_of_start else ">"
-        statement = f"SELECT {_EVENT}, notification_id FROM {EVENTS} WHERE notification_id {sign} %s"
+        statement = f"SELECT {EVENT}, notification_id FROM {EVENTS} WHERE notification_id {sign} %s"
         values: list[Any] = [0 if start is None else start]
         if stop is not None:
             statement += " AND notification_id <= %s"
@@ -389,23 +373,6 @@ def _connected(url: str, schema: str = "", poll_interval_s: float = 0) -> Postgr
     database = PostgresDatabase(parse(url, schema=schema, poll_interval_s=poll_interval_s))
     database.open()
     return database
-
-
-def _insert(cursor: Cursor[Row], stored: Sequence[Row]) -> None:
-    """Send the statement that writes events, if there are any."""
-    if len(stored) > 1:
-        cursor.execute(_INSERT, [list(column) for column in zip(*stored, strict=True)], prepare=True)
-    elif stored and stored[0][-1] is None:
-        cursor.execute(_INSERT_FIRST, stored[0][:-1], prepare=True)
-    elif stored:
-        cursor.execute(_INSERT_ONE, stored[0], prepare=True)
-
-
-def _columns(event: StoredEvent, follows: Mapping[str, Head]) -> Row:
-    job_id, version = str(event.originator_id), event.originator_version
-    head = follows.get(job_id)
-    end_before = codec.tail(head.chain) if head is not None and head.version == version - 1 else None
-    return job_id, version, event.topic, event.state, end_before
 
 
 def _event_id(stored: StoredEvent) -> str:

@@ -15,6 +15,7 @@ from jobevents.backends import (
     postgresleases,
     postgrespauses,
     sqlcensus,
+    sqlerasures,
     sqlexternal,
 )
 from jobevents.backends.postgresdb import PostgresDatabase, Session
@@ -73,6 +74,7 @@ MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {
     3: _with_inbox,
     4: sqlcensus.index_ddl,
     5: lambda tables: [sqlexternal.index_ddl(tables, EXTERNAL)],
+    6: lambda _: [sqlerasures.ddl(_TYPES)],
 }
 """Schema version -> the statements that lead to it from the one before."""
 

@@ -23,6 +23,7 @@ from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.sqlinbox import INBOX
 from jobevents.backends.sqlitecensus import SqliteCensus
 from jobevents.backends.sqliteclaims import SqliteClaims
+from jobevents.backends.sqliteerasures import SqliteErasures
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, Synchronous
 from jobevents.backends.sqliteinbox import SqliteInbox
 from jobevents.backends.sqliteleases import SqliteLeases
@@ -40,7 +41,11 @@ from jobevents.log import NO_HEADS, Head, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
-_INSERT = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
+_INSERT = (  # no state, which the table refuses, for a first event where later ones are there: the job was erased
+    f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, '
+    f'CASE WHEN ?2 > 1 OR NOT EXISTS (SELECT 1 FROM "{EVENTS}" WHERE originator_id = ?1 AND originator_version > 1) '
+    "THEN ?4 END)"
+)
 _EVENT = "originator_id, originator_version, topic, state"
 _FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
     f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, (SELECT ?4 FROM '
@@ -106,6 +111,7 @@ class SqliteRecorder(SQLiteProcessRecorder):
             census=SqliteCensus(self.file, tables),
             inbox=SqliteInbox(self.file),
         )
+        self.eraser = self.floors = SqliteErasures(self.file, tables)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     @classmethod

@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jobevents.backends import sqlcensus, sqlexternal, sqliteclaims, sqliteinbox, sqliteleases, sqlitepauses
+from jobevents.backends import (
+    sqlcensus,
+    sqlerasures,
+    sqlexternal,
+    sqliteclaims,
+    sqliteinbox,
+    sqliteleases,
+    sqlitepauses,
+)
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, real_path
@@ -60,6 +68,7 @@ MIGRATIONS: Mapping[int, Callable[[Tables], list[str]]] = {
     4: _with_inbox,
     5: sqlcensus.index_ddl,
     6: lambda tables: [sqlexternal.index_ddl(tables, EXTERNAL)],
+    7: lambda _: [sqlerasures.ddl(_TYPES)],
 }
 """Schema version -> the statements that lead to it from the one before."""
 
