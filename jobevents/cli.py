@@ -18,6 +18,7 @@ from rich.text import Text
 from jobevents import (
     cli_build,
     cli_cloud,
+    cli_erase,
     cli_export,
     cli_history,
     cli_keep,
@@ -315,6 +316,7 @@ cli_verify.add_to(app)
 cli_export.add_to(app)
 cli_sql.add_to(app)
 cli_keep.add_to(app)
+cli_erase.add_to(app)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobevents import console
+from jobevents.cli_erase import erase_old
 from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.cli_run import load_registry
 from jobevents.errors import JobEventsError
@@ -128,6 +129,12 @@ def purge(
     ] = "",
     days: Annotated[float, typer.Option(min=0, help="Keep finished runs for so long.")] = RETAIN.days,
     log_days: Annotated[float, typer.Option(min=0, help="Keep log lines for so long.")] = RETAIN_LOGS.days,
+    history_days: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Erase the events of jobs that were deleted so long ago; default: keep them for good."
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without it, only count.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -144,11 +151,13 @@ def purge(
             count = jobs.store.purge(usual.runs_before, usual.logs_before, but=but)
         else:
             count = sum(_count(jobs, usual.runs_before, but))
-    console.answer(
-        {"purged" if yes else "would_purge": count},
-        f"{count} runs purged" if yes else f"{count} runs are old enough; purge them with --yes",
-        as_json,
-    )
+        erased = None if history_days is None else erase_old(jobs, history_days, yes=yes)
+    said = {"purged" if yes else "would_purge": count}
+    text = f"{count} runs purged" if yes else f"{count} runs are old enough; purge them with --yes"
+    if erased is not None:
+        said["erased" if yes else "would_erase"] = erased
+        text += f"; {erased} histories erased" if yes else f"; {erased} histories of deleted jobs are, too"
+    console.answer(said, text, as_json)
 
 
 def _count(jobs: "Jobs", before: datetime, but: dict[str, Cutoffs]) -> Iterator[bool]:

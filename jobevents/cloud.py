@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jobevents.backends.blobclock import StoreClock
+from jobevents.backends.bloberasures import BlobErasures
 from jobevents.backends.blobkeys import BlobKeys
 from jobevents.backends.blobleases import BlobLeases
 from jobevents.backends.bloblines import BlobRunLogs
@@ -93,6 +94,7 @@ class Bucket:
         self.run_logs = BlobRunLogs(blobs, names, fan, load=self._load, cached=self._cached)
         self.recorder.at_append = (self.keys, self.run_logs)
         self.runs = BlobRuns(index, self.keys, self._load, fan, cached=self._cached, monotonic=monotonic)
+        self.recorder.eraser = BlobErasures(blobs, self.recorder, store_clock, fan)
         self.retention = BlobRetention(index, self.run_logs)
         self.leases = BlobLeases(blobs, prefix, monotonic=monotonic)
         self.desk: Desk | None = None  # nothing hands out jobs here: they are delivered by a queue of the user's

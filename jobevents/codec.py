@@ -5,7 +5,8 @@ Stored bytes are the body with `chain` as its last key, the same on every backen
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from eventsourcing.persistence import Mapper, StoredEvent
 from jobevents.errors import Corrupt
 from jobevents.events import EVENT_TYPES, AnyEvent, Event
 
+TOMBSTONE: Final = "JobDeleted"  # type of the event after which nothing comes
 NO_CHAIN = ""  # what the first event of a job is chained to
 
 _CHAIN_KEY = b',"chain":"'
@@ -108,6 +110,25 @@ def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:
             broken.append(position)
         chain = found
     return broken
+
+
+def is_remnant(type: str, version: int) -> bool:
+    """Tell whether a job's first event is all that an erasure left of it."""
+    return type == TOMBSTONE and version > 1
+
+
+def deleted_before(tombstones: Iterable[bytes], before: datetime, floor: Callable[[str], int]) -> Iterator[str]:
+    """Yield the jobs of stored tombstones that were written before a time, those left out that have a floor: erased ones.
+
+    One that cannot be read is passed over: proof tells of it.
+    """
+    for data in tombstones:
+        try:
+            event = decode(data)
+        except Corrupt:
+            continue
+        if event.at < before and not floor(event.job_id):
+            yield event.job_id
 
 
 class Digest:

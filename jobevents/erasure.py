@@ -1,5 +1,6 @@
 """The port of erasure: a job's events below its tombstone taken out of a log for good, and what says so."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Protocol
 
@@ -37,8 +38,16 @@ class Eraser(Protocol):
         """
         ...
 
-    def ripe_at(self, job_id: str) -> datetime | None:
-        """Return when the events of a job whose erasure was asked for may be taken out; None: at once."""
+    def wait_s(self, job_id: str) -> float:
+        """Return the seconds before the events of a job whose erasure was asked for may be taken out; 0: now."""
+        ...
+
+    def unfinished(self) -> Iterator[str]:
+        """Yield the jobs whose erasure was asked for and of which events may be there still, late ones too."""
+        ...
+
+    def deleted(self, before: datetime) -> Iterator[str]:
+        """Yield the jobs that were deleted before a time and not erased; one pass over the log."""
         ...
 
     def scrub(self) -> list[str]:

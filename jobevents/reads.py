@@ -94,6 +94,8 @@ class Reads:
             NotFound: there was no such job then, or no such event. Gone: it was deleted by then.
         """
         events = self.history(job_id)
+        if events[0].version > 1:  # erased: what it was is not known any more
+            return commands.must_exist(fold(events), job_id)
         if isinstance(when, int):
             if not 1 <= when <= len(events):
                 raise NotFound(f"no such event job_id={job_id} version={when} last={len(events)}")

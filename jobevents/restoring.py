@@ -179,6 +179,10 @@ class _Restorer:
                     raise Corrupt(f"file has two events for one place job_id={record.job_id} version={record.version}")
                 continue
             body, chain = codec.unseal(record.data)
+            if not head.version and codec.is_remnant(record.type, record.version):
+                head = Head(record.version, chain)
+                fit.append(record)
+                continue
             if record.version != head.version + 1:
                 raise Corrupt(f"an event is missing job_id={record.job_id} after={head.version} found={record.version}")
             if codec.link(head.chain, body) != chain:
@@ -193,7 +197,10 @@ class _Restorer:
     def _compare(self, history: _History, record: Record) -> None:
         if history.stored is None:
             history.stored = self._log.read_raw(record.job_id)
-        there = history.stored[record.version - 1]
+        first = history.stored[0]
+        if record.version < first.version and codec.is_remnant(first.type, first.version):
+            return  # erased here: it does not come back by a copy
+        there = history.stored[record.version - first.version]
         if there.data != record.data:
             raise Conflict(
                 f"another history is there job_id={record.job_id} version={record.version} "

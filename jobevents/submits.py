@@ -127,5 +127,9 @@ class Submits:
         scrubbed = msgspec.structs.replace(wanted, params=self._scrub(wanted.params))
         return scrubbed if self.registry is None else self.registry.complete(scrubbed)
 
+    def by(self, actor: str | None, reason: str) -> By:
+        """Return who writes, where a call does not say, and why."""
+        return self._by(actor, reason)
+
     def _by(self, actor: str | None, reason: str) -> By:
         return By(actor=self._actor if actor is None else actor, reason=reason)

@@ -171,6 +171,8 @@ class _Wanted(msgspec.Struct, frozen=True):
         Raises:
             Corrupt: an event cannot be read.
         """
+        if history[0].version > 1 and history[-1].type == JobDeleted.__name__:  # erased: nobody knows what it was
+            return 0
         version = self._version(history)
         if not version or history[version - 1].type == JobDeleted.__name__:
             return 0

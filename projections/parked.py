@@ -55,7 +55,7 @@ def list_parked(blobs: Blobs, prefix: str = "", view: str = "", job_id: str = ""
     Raises:
         Corrupt: an entry cannot be read.
     """
-    listed = _root(prefix, view) + (_directory(job_id) if view and job_id else "")
+    listed = _root(prefix, view) + (directory_of(job_id) if view and job_id else "")
     for blob in blobs.list(listed):
         if job_id and blob.name.split("/")[-2] != job_id:
             continue
@@ -158,7 +158,7 @@ class ParkedJobs:
         Raises:
             Unavailable, PermissionDenied: what the store says; park it again.
         """
-        name = f"{_root(self._prefix, self._view)}{_directory(record.job_id)}{record.version:010d}.json"
+        name = f"{_root(self._prefix, self._view)}{directory_of(record.job_id)}{record.version:010d}.json"
         parked = self._parked(record, error)
         for _ in range(_TRIES):
             entry = self._entries.get(name)
@@ -232,5 +232,6 @@ def _root(prefix: str, view: str) -> str:
     return (f"{prefix}/" if prefix else "") + "parked/v1/" + (f"{view}/" if view else "")
 
 
-def _directory(job_id: str) -> str:
+def directory_of(job_id: str) -> str:
+    """Return where the entries of a job are, below those of a view."""
     return f"{blake2b(job_id.encode(), digest_size=8).hexdigest()[:2]}/{job_id}/"

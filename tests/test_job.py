@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobevents.errors import Corrupt, IllegalTransition
@@ -401,9 +401,22 @@ def test_a_doubled_stretch_changes_nothing(events: list[Event], data: st.DataObj
 def test_a_hole_is_corrupt_and_is_never_folded_over(events: list[Event], data: st.DataObject) -> None:
     """A missing version is an error that names it, since what follows may depend on it."""
     gap = data.draw(st.integers(0, len(events) - 2))
+    assume(not isinstance(events[gap + 1], JobDeleted))
 
     with pytest.raises(Corrupt, match=f"expected version={gap + 1} found={gap + 2}"):
         fold([*events[:gap], *events[gap + 1 :]])
+
+
+@given(histories(min_size=2), st.data())
+def test_a_tombstone_needs_nothing_below_it(events: list[Event], data: st.DataObject) -> None:
+    """What is below may have been erased: of a job that was deleted nothing is known anyhow."""
+    last = JobDeleted(job_id=events[0].job_id, version=len(events) + 1, id="z", at=events[-1].at, chain="c")
+    known = data.draw(st.integers(0, len(events)))
+
+    job = fold([last], fold(events[:known], job_id=last.job_id))
+
+    assert (DELETED, last.version, "c") == (job.state, job.version, job.chain)
+    assert (None, "", {}) == (job.params, job.title, job.fields)
 
 
 @given(histories(min_size=2), st.data())

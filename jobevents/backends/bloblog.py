@@ -22,6 +22,7 @@ from jobevents.backends.blobnames import PARTS, Names, Slot
 from jobevents.backends.fan import Fan
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blob, Blobs
+from jobevents.erasure import Eraser
 from jobevents.errors import (
     AppendUnknown,
     Conflict,
@@ -80,6 +81,7 @@ class BlobRecorder(AggregateRecorder):
         """
         self.names = Names(prefix)
         self.floors = Floors(blobs, self.names)
+        self.eraser: Eraser | None = None  # what takes events out; given by whoever puts the log together
         self.at_append = at_append
         self._blobs = blobs
         self._fan = fan or Fan()

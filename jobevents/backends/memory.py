@@ -18,6 +18,7 @@ from jobevents.backends.memoryclaims import MemoryClaims
 from jobevents.backends.memoryerasures import MemoryErasures
 from jobevents.backends.memoryruns import MemoryRetention, MemoryRunLogs, MemoryRuns
 from jobevents.backends.tail import TailSubscription
+from jobevents.codec import TOMBSTONE
 from jobevents.desk import Desk
 from jobevents.errors import Conflict, JobEventsError
 from jobevents.job import DELETED, Job
@@ -52,7 +53,7 @@ class MemoryRecorder(POPOProcessRecorder):
             census=MemoryCensus(self._rows),
         )
         self.leases: Leases = MemoryLeases(monotonic=monotonic)
-        self.eraser = self.floors = MemoryErasures(self.take_out)
+        self.eraser = self.floors = MemoryErasures(self.take_out, self._tombstones)
         self._tails: weakref.WeakSet[TailSubscription] = weakref.WeakSet()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -132,6 +133,10 @@ class MemoryRecorder(POPOProcessRecorder):
                 del places[version]
                 self._stored_events[place] = ERASED
             return len(gone)
+
+    def _tombstones(self) -> list[bytes]:
+        with self._database_lock:
+            return [one.state for one in self._stored_events if one.topic == TOMBSTONE]
 
     def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
         """Yield the events of a job and of those after it, each job's together; as they are now, whatever comes."""

@@ -1,17 +1,24 @@
 """What was erased of a log in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
+from jobevents.codec import deleted_before
 from jobevents.erasure import Erased
 
 
 class MemoryErasures:
     """An Eraser over a recorder in memory."""
 
-    def __init__(self, take_out: Callable[[str, int], int]) -> None:
-        """Erase nothing yet; `take_out` forgets a job's events below a version, and tells how many."""
+    def __init__(self, take_out: Callable[[str, int], int], tombstones: Callable[[], Iterable[bytes]]) -> None:
+        """Erase nothing yet.
+
+        Args:
+            take_out: forgets a job's events below a version, and tells how many.
+            tombstones: gives the stored bytes of all of them.
+        """
         self._take_out = take_out
+        self._tombstones = tombstones
         self._erased: dict[str, Erased] = {}
 
     def get(self, job_id: str) -> int:
@@ -28,9 +35,17 @@ class MemoryErasures:
         self._erased.setdefault(erased.job_id, erased)
         return self._take_out(erased.job_id, erased.version)
 
-    def ripe_at(self, job_id: str) -> datetime | None:
-        """Return None: at once."""
-        return None
+    def wait_s(self, job_id: str) -> float:
+        """Return 0: at once."""
+        return 0.0
+
+    def unfinished(self) -> Iterator[str]:
+        """Yield nothing: an erasure is one transaction."""
+        return iter(())
+
+    def deleted(self, before: datetime) -> Iterator[str]:
+        """Yield the deleted jobs; see `Eraser.deleted`."""
+        return deleted_before(self._tombstones(), before, self.get)
 
     def scrub(self) -> list[str]:
         """Do nothing: what nobody holds is gone."""

@@ -1,5 +1,6 @@
 """What was erased of a log in a Postgres database."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from jobevents.backends import sqlerasures
@@ -7,8 +8,10 @@ from jobevents.backends.postgresdb import PostgresDatabase, Session
 from jobevents.backends.postgresruns import MARK
 from jobevents.backends.postgresschema import EVENTS
 from jobevents.backends.sql import Tables, time_text
+from jobevents.codec import deleted_before
 from jobevents.erasure import Erased
 
+PAGE = 500  # tombstones in one read
 _LEFT = (
     "Postgres keeps the bytes of deleted rows in the tables' files until VACUUM FULL of job_events, job_runs, job_run_logs and "
     "job_blobs, and in its write-ahead log, replicas and backups until those are let go"
@@ -45,9 +48,20 @@ class PostgresErasures:
 
         return self._database.write(work)
 
-    def ripe_at(self, job_id: str) -> datetime | None:
-        """Return None: at once."""
-        return None
+    def wait_s(self, job_id: str) -> float:
+        """Return 0: at once."""
+        return 0.0
+
+    def unfinished(self) -> Iterator[str]:
+        """Yield nothing: an erasure is one transaction."""
+        return iter(())
+
+    def deleted(self, before: datetime) -> Iterator[str]:
+        """Yield the deleted jobs, a page of tombstones at a time; see `Eraser.deleted`."""
+        place = 0
+        while rows := self._database.query(self._sql.tombstones, (place, PAGE)):
+            place = rows[-1][0]
+            yield from deleted_before((bytes(row[1]) for row in rows), before, self.get)
 
     def scrub(self) -> list[str]:
         """Say what is left to whoever runs the database: that takes its owner, and locks its tables."""

@@ -15,6 +15,7 @@ import msgspec
 
 from jobevents import errors
 from jobevents.backends.sqliteerrors import translate
+from jobevents.backends.sqlitescrub import scrub_file
 from jobevents.blobs import (
     ABSENT,
     Blob,
@@ -71,9 +72,15 @@ class SqliteBlobs:
             raise errors.Misconfigured(f"not a table name table={table!r}; use letters, digits and _")
         self._table = table
         self._clock = clock
+        self._path = Path(path)
+        self._busy_timeout_s = busy_timeout_s
         self._connections = _Connections(os.fspath(path), busy_timeout_s, _SCHEMA.format(table=table))
         with self._connections.borrow():
             pass
+
+    def scrub(self) -> list[str]:
+        """Write the file anew, so that nothing of what was deleted is in it; return what is left to others."""
+        return scrub_file(self._path, self._busy_timeout_s)
 
     def get(self, name: str, *, if_changed: str | None = None) -> Blob | None:
         check_name(name)

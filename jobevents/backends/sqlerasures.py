@@ -8,6 +8,7 @@ from typing import Any, Final
 from jobevents.backends.sql import Kind, Row, Tables, instant
 from jobevents.backends.sqlclaims import CLAIMS
 from jobevents.backends.sqlinbox import INBOX
+from jobevents.codec import TOMBSTONE
 from jobevents.erasure import Erased
 from jobevents.store import NEVER
 
@@ -41,6 +42,10 @@ class ErasureStatements:
         )
         self.keep = f'INSERT INTO "{ERASURES}" VALUES ({marks}) ON CONFLICT ("job_id") DO NOTHING'
         self.events = f'DELETE FROM "{events}" WHERE "originator_id" = {mark} AND "originator_version" < {mark}'
+        self.tombstones = (
+            f'SELECT "notification_id", "state" FROM "{events}" WHERE "notification_id" > {mark} AND "topic" = \'{TOMBSTONE}\' '
+            f'ORDER BY "notification_id" LIMIT {mark}'
+        )
         self.others = (  # beside the tombstone's own doing, which these repeat
             f'DELETE FROM {runs} WHERE "id" = {mark}',
             f'DELETE FROM {logs} WHERE "run_id" = {mark}',
