@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final, cast
 
+from jobevents.errors import Gone
 from jobevents.events import AnyEvent, Event
 from jobevents.ids import validate
-from jobevents.job import Job
+from jobevents.job import DELETED, Job
 from jobevents.jobs import Jobs
 from jobevents.records import status_bytes
 from jobevents.registry import Registry
@@ -63,6 +64,16 @@ class Questions:
         """
         validate(job_id)
         return self.jobs.log.head(job_id).version
+
+    def state(self, job_id: str) -> str:
+        """Return a job's state, `(deleted)` for a deleted one.
+
+        Raises: as `events`.
+        """
+        try:
+            return self.jobs.job(job_id).state
+        except Gone:
+            return DELETED
 
     def events(self, job_id: str, after: int, limit: int) -> EventList:
         """Return a job's next events, of a deleted one too: one read of no more than these.

@@ -7,7 +7,7 @@ from projections.api.listing import STATES
 from projections.api.problems import Refusal
 from projections.api.routes import Desk, Given, Reply, Route
 from projections.index import MAX_PER_PAGE
-from projections.ui import listpage, render, suggest
+from projections.ui import jobpage, listpage, render, suggest
 from projections.ui.assets import assets
 
 _KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'"}
@@ -45,6 +45,48 @@ PAGES: Final[tuple[Route, ...]] = (
             parameters.opaque("cursor", "Go on looking from there."),
             parameters.free_text("top", "The job with which the page began.", limit=128),
             parameters.moment("as_of", "As it was then."),
+        ),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/jobs/{job_id}/lines",
+        name="page_lines",
+        about="The next log lines of a job.",
+        ask=jobpage.lines,
+        parameters=(parameters.whole("after_seq", "Lines after this one.", default=0),),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/jobs/{job_id}/event",
+        name="page_event",
+        about="One event of a job.",
+        ask=jobpage.event,
+        parameters=(parameters.whole("version", "Which.", low=1, default=1),),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/jobs/{job_id}/log.txt",
+        name="page_log",
+        about="The log lines of a job as text.",
+        ask=jobpage.log_text,
+        parameters=(parameters.whole("start", "Of this start alone; 0: all.", default=0),),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/jobs/{job_id}",
+        name="page_job",
+        about="One job: what became of it and why.",
+        ask=jobpage.show,
+        parameters=(
+            parameters.whole("at", "As it was after this event; 0: now.", default=0),
+            parameters.choice("view", "How events are shown.", ("", "compact", "full", "json")),
+            parameters.choice("all", "Show every event.", ("", "yes")),
+            parameters.free_text("with", "Another job to compare it with.", limit=200),
+            parameters.whole("seen", "Answer with nothing where this is still the last event.", default=0),
         ),
         media_type=render.HTML,
         refuse=refused,

@@ -60,6 +60,12 @@ def page(template: str, given: Given, title: str, status: int = 200, *, section:
     return Reply(body.encode(), status=status, headers=HEADERS)
 
 
+def fragment(template: str, given: Given, **shown: Any) -> Reply:
+    """Return a part of a page."""
+    body = _environment().get_template(template).render(root="../" * given.depth or "./", job_id=given.job_id, **shown)
+    return Reply(body.encode(), headers=HEADERS)
+
+
 def _may(caller: Identity) -> dict[str, bool]:
     return {role: role in caller.roles for role in ("submit", "cancel", "retry", "delete", "pause", "admin")}
 

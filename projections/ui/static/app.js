@@ -1,4 +1,6 @@
 // What every page does.
+import { startActs } from "./act.js";
+import { startJob } from "./job.js";
 import { startKeys } from "./keys.js";
 import { startList } from "./list.js";
 import { startLive } from "./live.js";
@@ -9,6 +11,8 @@ startTimes();
 startKeys();
 startLive();
 startList();
+startJob();
+startActs();
 startSuggestions();
 const shown = document.getElementById("zone");
 if (shown) shown.textContent = "Times in " + zone + "; hover for UTC";

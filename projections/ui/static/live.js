@@ -1,6 +1,6 @@
 // Pages look again by themselves: each region marked data-live is fetched and changed in place.
 import { recall, remember } from "./store.js";
-import { now, paintTimes, setServerTime } from "./times.js";
+import { paintTimes, setServerTime } from "./times.js";
 
 const listeners = [];
 let timer = 0;
@@ -51,8 +51,9 @@ function swap(text) {
   if (fresh.body.dataset.page !== expected) throw new Error("the server answers with another page");
   for (const old of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(old.id);
-    if (next) Idiomorph.morph(old, next, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
+    if (next) window.Idiomorph.morph(old, next, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
   }
+  for (const region of document.querySelectorAll("[data-live]")) window.htmx.process(region);
   paintTimes();
   for (const call of listeners) call(fresh);
 }
@@ -64,11 +65,13 @@ export async function refresh() {
   const gives = setTimeout(() => busy?.abort(), 15000);
   try {
     const answer = await fetch(url, { headers: { Accept: "text/html" }, signal: busy.signal, cache: "no-store" });
+    if (answer.status === 204) { failures = 0; lastGood = Date.now(); document.dispatchEvent(new CustomEvent("jobevents:look")); return; }
     const text = await answer.text();
     if (answer.status === 401 || answer.status === 403) throw new Error("the server does not let you in any more");
     if (!answer.ok && !/data-page=/.test(text)) throw new Error("the server answers " + answer.status);
     setServerTime(answer.headers.get("Date"));
     swap(text);
+    document.dispatchEvent(new CustomEvent("jobevents:look"));
     if (answer.ok) { failures = 0; lastGood = Date.now(); } else { failures += 1; reason = "the store cannot be read now"; }
   } catch (error) {
     failures += 1;
@@ -78,6 +81,19 @@ export async function refresh() {
     busy = null;
     show();
   }
+}
+
+// Another address of the same page, taken into this one; where that fails, the browser goes there itself.
+export async function takePage(url, focus) {
+  try {
+    const answer = await fetch(url, { headers: { Accept: "text/html" }, cache: "no-store" });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(String(answer.status));
+    history.pushState(null, "", url);
+    swap(text);
+    if (focus) document.querySelector(focus)?.focus();
+    plan();
+  } catch { location.assign(url); }
 }
 
 function plan() {
@@ -103,6 +119,6 @@ export function startLive() {
   }
   document.addEventListener("visibilitychange", () => { if (document.hidden) plan(); else refreshNow(); });
   window.addEventListener("pageshow", (event) => { if (event.persisted) refreshNow(); });
-  lastGood = now();
+  window.addEventListener("popstate", () => location.reload());
   plan();
 }

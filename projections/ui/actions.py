@@ -1,0 +1,112 @@
+"""What can be done to a job or to many: what each would append, and why it cannot be done now. Pure."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from jobevents.job import CANCELED, DELETED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED, Job
+from projections.api.access import Identity, Role
+
+_FINAL: Final = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """A button."""
+
+    name: str
+    label: str
+    appends: str  # the event that it will append, in words
+    method: str
+    path: str  # below the API's root
+    body: dict[str, bool] = {}  # besides the reason
+    reason: str  # what stands in the field for the reason at first
+    is_dangerous: bool = False
+    disabled: str = ""  # why it cannot be pressed
+
+
+def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, is_past: bool) -> list[Action]:
+    """Return the buttons of a job.
+
+    Args:
+        routes: method and path of each route of the API that there is.
+        is_past: the page shows the job as it was.
+    """
+    state = job.state
+    asks = "CancelRequested: its worker is asked to stop" if state == RUNNING else "JobCanceled: it will never start"
+    again = "JobRequeued(rerun): from the beginning, its result is given up"
+    retries = (FAILED, SKIPPED)
+
+    def made(
+        name: str,
+        label: str,
+        appends: str,
+        role: Role,
+        allowed: Collection[str],
+        *,
+        method: str = "POST",
+        verb: str = "",
+        body: dict[str, bool] | None = None,
+        is_dangerous: bool = False,
+    ) -> Action:
+        is_there = (method, f"/api/jobs/{{job_id}}{verb}") in routes
+        return Action(
+            name=name,
+            label=label,
+            appends=appends,
+            method=method,
+            path=f"api/jobs/{job.job_id}{verb}",
+            body=body or {},
+            reason=f"{label.lower()} by {caller.name or 'somebody'}",
+            is_dangerous=is_dangerous,
+            disabled=_why_not(state, caller, role, allowed, is_there, is_past=is_past),
+        )
+
+    known = (QUEUED, RUNNING, *_FINAL)
+    open_text = () if state in (*known, DELETED) else (state,)
+    return [
+        made("cancel", "Cancel", asks, "cancel", (QUEUED, RUNNING), verb="/cancel"),
+        made("retry", "Retry", "JobRequeued(retry): another try, now", "retry", (*retries, *open_text), verb="/retry"),
+        made("rerun", "Run again", again, "retry", (*_FINAL, *open_text), verb="/rerun"),
+        made(
+            "rerun-as-new",
+            "Run as new job",
+            "JobQueued of a new job with the same params",
+            "retry",
+            (*_FINAL, *open_text),
+            verb="/rerun",
+            body={"as_new": True},
+        ),
+        made(
+            "delete",
+            "Delete",
+            "JobDeleted: for good; status and log lines go, the tombstone stays",
+            "delete",
+            (*known, *open_text),
+            method="DELETE",
+            is_dangerous=True,
+        ),
+    ]
+
+
+def reasons(buttons: Iterable[Action]) -> list[tuple[str, list[str]]]:
+    """Return why buttons cannot be pressed, each reason with their labels."""
+    found: dict[str, list[str]] = {}
+    for one in buttons:
+        if one.disabled:
+            found.setdefault(one.disabled, []).append(one.label)
+    return list(found.items())
+
+
+def _why_not(
+    state: str, caller: Identity, role: Role, allowed: Collection[str], is_there: bool, *, is_past: bool
+) -> str:
+    if is_past:
+        return "this page shows the past: go back to now"
+    if state not in allowed:
+        return f"not while it is {state.strip('()')}"
+    if role not in caller.roles:
+        return f"{caller.name or 'nobody'} has not the role {role}"
+    if not is_there:
+        return "this server only reads: use the command line"
+    return ""

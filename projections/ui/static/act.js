@@ -1,0 +1,81 @@
+// Commands: what is appended is said before, the reason is asked for, and what came of it is said after.
+import { refreshNow } from "./live.js";
+
+let pending = null;
+
+const by = (id) => document.getElementById(id);
+
+export function ask({ label, subject, appends, reason, danger, run }) {
+  pending = run;
+  by("act-title").textContent = label;
+  by("act-subject").textContent = subject;
+  by("act-appends").textContent = appends ? "This will append " + appends + "." : "";
+  by("act-reason").value = reason;
+  by("act-said").textContent = "";
+  by("act-said").className = "said";
+  by("act-go").textContent = label;
+  by("act-go").disabled = false;
+  by("act-go").hidden = false;
+  by("act-go").classList.toggle("danger", Boolean(danger));
+  by("act").showModal();
+  by("act-reason").focus();
+  by("act-reason").select();
+}
+
+export function say(text, isBad = false) {
+  by("act-said").textContent = text;
+  by("act-said").className = isBad ? "said bad" : "said good";
+}
+
+export async function send(method, url, body) {
+  const answer = await fetch(url, {
+    method,
+    headers: { "Content-Type": "application/json", Accept: "application/json", "X-Requested-With": "jobevents" },
+    body: JSON.stringify(body),
+  });
+  const text = await answer.text();
+  let told = {};
+  try { told = text ? JSON.parse(text) : {}; } catch { told = { why: text }; }
+  if (!answer.ok) throw new Error([told.why ?? "the server answers " + answer.status, told.remedy].filter(Boolean).join(": "));
+  return told;
+}
+
+async function go(event) {
+  event.preventDefault();
+  if (!pending) return;
+  const button = by("act-go");
+  button.disabled = true;
+  say("…");
+  try {
+    const done = await pending(by("act-reason").value.trim());
+    pending = null;
+    if (done === undefined) by("act").close();
+    else { say(done); button.hidden = true; by("act-close").focus(); }
+  } catch (error) {
+    say(error.name === "TypeError" ? "The server cannot be reached: nothing is known of what came of it. Look at the job before you try again." : error.message, true);
+    button.disabled = false;
+  }
+  refreshNow();
+}
+
+export function startActs() {
+  by("act-form")?.addEventListener("submit", go);
+  by("act-close")?.addEventListener("click", () => by("act").close());
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-act]");
+    if (!button) return;
+    const it = button.dataset;
+    ask({
+      label: it.label,
+      subject: it.subject,
+      appends: it.appends,
+      reason: it.reason,
+      danger: button.classList.contains("danger"),
+      run: async (reason) => {
+        const told = await send(it.method, it.url, { ...JSON.parse(it.body || "{}"), reason });
+        if (told.job_id && !it.url.includes(told.job_id)) return "It is job " + told.job_id;
+        return undefined;
+      },
+    });
+  });
+}
