@@ -44,6 +44,7 @@ class AioJobs:
         self.job = awaitable(jobs.job)
         self.history = awaitable(jobs.history)
         self.status_at = awaitable(jobs.status_at)
+        self.job_at = awaitable(jobs.job_at)
         self.pause = awaitable(jobs.pause)
         self.resume = awaitable(jobs.resume)
         self.paused = awaitable(jobs.paused)

@@ -207,8 +207,9 @@ cli_pages.add_to(app)  # help shows commands in the order in which they come her
 def show(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) -> None:
     """Show all that is known of a job now, or was at a moment; --as-of '#3' is after its event 3.
 
-    At an instant the job is shown after the last of its events that says it was written by then, by its writer's clock,
-    with every event that was committed before that one, whatever those say.
+    At an instant a job is as the last of its events left it that says it was
+    written by then, by its writer's clock; with every event that was committed
+    before that one, whatever those say.
     """
     with open_jobs(url) as jobs:
         job = jobs.job(job_id) if as_of is None else cli_history.job_at(jobs, job_id, as_of)

@@ -47,9 +47,9 @@ def job_at(jobs: Jobs, job_id: str, as_of: str) -> Job:
 
 
 def why(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) -> None:
-    """Explain in sentences why a job is in the state it is in: what won, what was refused, who did it, how long it took.
+    """Explain why a job is as it is: what won, what was refused and why, who did it, how long it took.
 
-    With --as-of, why it was in the state it was in then; '#3' is after its event 3.
+    With --as-of, why it was as it was then; '#3' is after its event 3.
     """
     from projections.why import explain
 
@@ -106,7 +106,7 @@ def replay(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give every event again, in order: printed, or into a view of your own. Nothing is written, nothing published.
+    """Give every event again, in order: printed, or into a view of your own. Nothing is written or published.
 
     In a pipe each event is one line of JSON, the bytes that the log has.
     Exit 1 when an event could not be read, or the view raised.
@@ -212,10 +212,11 @@ def diff(
     url: Url,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two jobs, or the live views with a build beside them, and say since which event they differ. Exit 1 if they do.
+    """Compare two jobs, or the live views with a build, and say since which event they differ. Exit 1 if they do.
 
-    `jobevents rebuild --beside` makes a build to compare with: `jobevents diff live new`. A job that the one has at a
-    later event than the other, each as its history says, has moved on, and is only counted.
+    `jobevents rebuild --beside` makes a build to compare with; then
+    `jobevents diff live new`. A job of which the one has a later event than
+    the other, each as its history says, has moved on, and is only counted.
     """
     with open_jobs(url) as jobs:
         if _is_view(left) and _is_view(right):

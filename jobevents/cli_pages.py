@@ -42,9 +42,11 @@ def list_jobs(
     Cursors (--after) show every job that is there throughout exactly once;
     they need the index that `jobevents project` keeps.
 
-    With --as-of the list is folded from the whole log: jobs that were there then, in the states they had, those deleted
-    since among them. An instant is held against each event's own time, by its writer's clock, job by job; @1234 against
-    the order in which events were committed, which is what every reader saw when event 1234 was.
+    With --as-of the list is folded from the whole log: the jobs of then, in
+    the states they had, those deleted since among them.
+    An instant is held against each event's own time, by its writer's clock.
+    @1234 goes by the order in which events were committed: it is what every
+    reader saw when event 1234 was.
     """
     if state not in ("", *State, OTHER):
         raise InvalidValue(f"no such state state={state!r:.80}; use one of {', '.join(State)} or {OTHER}")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from jobevents import console, files, wiring_builds
 from jobevents.cli_options import AsJson, Url, open_jobs
-from jobevents.errors import InvalidValue
+from jobevents.errors import InvalidValue, JobEventsError
 from jobevents.opening import extra
 
 if TYPE_CHECKING:
@@ -58,11 +58,15 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Prove every history, and hold the rows, statuses and index against what the histories say. Exit 1 if anything differs.
+    """Prove every history, and hold rows, statuses and index against them. Exit 1 if anything differs.
 
-    An event that was altered, removed, swapped, doubled or forked shows; what a view has not yet is no fault of it.
-    The root is one hash over all histories: the same wherever the same histories are kept.
-    --repair-views swaps in what it makes as a rebuild does; it leaves alone what puts the log itself in doubt.
+    An event that was altered, removed, swapped, doubled or forked shows.
+    What a view has not yet, and does not claim to have, is no fault of it.
+
+    The root is one hash over all histories: the same wherever they are kept.
+
+    --repair-views swaps in what it makes, as a rebuild does. It leaves alone
+    whatever puts the log itself in doubt.
     """
     from projections.verify import root_of
     from projections.verify import verify as verified
@@ -83,14 +87,16 @@ def verify(
         took_s = time.monotonic() - began
         if write_root is not None and report.is_right:
             _write_root(write_root, root_of(report, jobs.emitter.clock()))
-        mended = wiring_builds.mend(jobs, report) if repair_views and not report.is_right else None
+        mended, trouble = _mended(jobs, report) if repair_views and not report.is_right else (None, "")
     if console.wants_json(as_json):
         repaired = {} if mended is None else {"repaired": msgspec.to_builtins(mended)}
         console.print_json({"right": report.is_right, **msgspec.to_builtins(report), **repaired})
     else:
         _print(report, took_s, advise=mended is None)
         if mended is not None:
-            _print_mended(mended)
+            _print_mended(mended, can_roll_back=report.position > 0)
+    if trouble:
+        console.error(trouble)
     if not report.is_right:
         sys.exit(1)
 
@@ -121,11 +127,20 @@ def _read_root(path: Path) -> "Root":
         raise InvalidValue(f"no root can be read path={path} error={error}; verify --write-root makes one") from error
 
 
-def _print_mended(mended: "Rebuilt") -> None:
+def _mended(jobs: "Jobs", report: "Report") -> "tuple[Rebuilt | None, str]":
+    """Return what was mended, or why nothing could be: the report is shown all the same."""
+    try:
+        return wiring_builds.mend(jobs, report), ""
+    except JobEventsError as error:
+        return None, f"nothing was repaired: {error}"
+
+
+def _print_mended(mended: "Rebuilt", *, can_roll_back: bool) -> None:
     many = "1 status" if mended.replaced == 1 else f"{mended.replaced:,} statuses"
     done = f"{many} made anew, {mended.removed:,} removed"
     console.note(f"{done}{', and the index' if mended.indexed else ''}; verify again to see it right")
-    console.note(f"to take it back: jobevents rebuild --roll-back {mended.build}")
+    if can_roll_back:
+        console.note(f"to take it back: jobevents rebuild --roll-back {mended.build}")
 
 
 def _print(report: "Report", took_s: float, *, advise: bool) -> None:

@@ -1,5 +1,6 @@
 """Builds that stand beside the live views until they are promoted, and views mended where a verification found them wrong."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from jobevents.errors import InvalidValue
 
 if TYPE_CHECKING:
     from jobevents.jobs import Jobs
-    from projections.rebuild import Kept, Rebuilt
+    from projections.rebuild import Builder, Kept, Rebuilt
     from projections.verify import Report
 
 
@@ -87,8 +88,8 @@ def mend(jobs: "Jobs", report: "Report", *, threads: int = 16) -> "Rebuilt":
     """Make anew the statuses and the index that a verification found to be other than the log says, and these alone.
 
     What they say is built beside the live ones and swapped in as by a rebuild: nothing newer is replaced, `wiring.roll_back`
-    undoes it. Left alone is what puts the log itself in doubt: the status of a job whose history is not right, one that is
-    ahead of the log or was made from another history, and the index of a log with any flaw.
+    undoes it, where the log has one order. Left alone is what puts the log itself in doubt: the status of a job whose history
+    is not right, one that is ahead of the log or was made from another history, and the index of a log with any flaw.
 
     Raises:
         InvalidValue: there is nothing that could be mended.
@@ -98,18 +99,37 @@ def mend(jobs: "Jobs", report: "Report", *, threads: int = 16) -> "Rebuilt":
     from projections.verify import mendable
 
     found = mendable(report)
-    if found.all_statuses:
-        return wiring.rebuild(jobs, wiring.VIEWS if found.index else ["status"], threads=threads)
-    if not found.job_ids and not found.index:
-        raise InvalidValue(
-            "no view can be mended: what is wrong puts the log itself in doubt, or comes right by itself"
-        )
-    with wiring.builder(jobs, build_name(jobs.emitter.clock()), threads) as made:
-        if found.index:
+    has_index = found.index and jobs.log.ordered
+    if found.all_statuses and jobs.log.ordered:
+        return wiring.rebuild(jobs, wiring.VIEWS if has_index else ["status"], threads=threads)
+    if not found.job_ids and not has_index:
+        kept = "only its projector writes the index of this log" if found.index else "it comes right by itself"
+        raise InvalidValue(f"no view can be mended: what is wrong puts the log itself in doubt, or {kept}")
+    with _builder(jobs, build_name(jobs.emitter.clock()), threads) as made:
+        if has_index:
             made.project([wiring.view(jobs, "index", MemoryPositions(), prefix=made.root, live=False)])
         if found.job_ids:
             made.place(found.job_ids)
             made.swap_some(found.job_ids)
-        if found.index:
+        if has_index:
             made.swap_index()
         return made.finish()
+
+
+def _builder(jobs: "Jobs", build: str, threads: int) -> "Builder":
+    """Return what swaps single statuses of any log; whole views it builds only of a log that a projector can follow."""
+    from projections.rebuild import Builder
+
+    if jobs.log.ordered:
+        return wiring.builder(jobs, build, threads)
+    return Builder(jobs.emitter, _Silent(), jobs.blobs, jobs.prefix, build, threads=threads)
+
+
+class _Silent:
+    """The alarm of a log that nothing follows here."""
+
+    def listen(self, event: threading.Event) -> None:
+        """Never set it."""
+
+    def unlisten(self, event: threading.Event) -> None:
+        """Nothing holds it."""

@@ -172,12 +172,18 @@ class _Deleted:
         self._job_ids: set[str] = set()
 
     def among(self, job_ids: Iterable[str]) -> set[str]:
-        """Return those that are deleted by now."""
+        """Return those that are deleted by now; of a log without one order, by a read of each."""
+        if not self._log.ordered:
+            return {job_id for job_id in job_ids if self._is_deleted(job_id)}
         for record in self._log.scan(self._cursor):
             self._cursor = record.cursor
             if record.type == _TOMBSTONE:
                 self._job_ids.add(record.job_id)
         return self._job_ids.intersection(job_ids)
+
+    def _is_deleted(self, job_id: str) -> bool:
+        records = self._log.read_raw(job_id)
+        return bool(records) and records[-1].type == _TOMBSTONE
 
 
 def version_in(blob: Blob) -> int | None:

@@ -306,3 +306,33 @@ def test_verify_over_a_log_of_objects(jobevents: CommandLine, tmp_path: Path) ->
     (tmp_path / "log" / "jobs" / old / "status.json").unlink()
     report = jobevents("verify", "--url", url).json
     assert [("status", "absent", old)] == [(one["check"], one["kind"], one["job_id"]) for one in report["flaws"]]
+
+
+def test_statuses_of_a_log_of_objects_are_repaired(jobevents: CommandLine, tmp_path: Path) -> None:
+    """One by one, as they are of any log."""
+    url = f"file://{tmp_path}/log"
+    with connect(url, actor="ana", clock=lambda: datetime.now(UTC) - timedelta(hours=1)) as jobs:
+        made = [bring(jobs, life) for life in ("failed", "succeeded", "queued")]
+    assert 0 == jobevents("project", "--once", "--url", url).code
+    failed, succeeded, _ = (tmp_path / "log" / "jobs" / job_id / "status.json" for job_id in made)
+    right = succeeded.read_bytes()
+    failed.unlink()
+    succeeded.write_bytes(right.replace(b'"succeeded"', b'"running"'))
+
+    assert 2 == jobevents("verify", "--repair-views", "--url", url).json["repaired"]["replaced"]
+
+    assert jobevents("verify", "--url", url).json["right"]
+    assert right == succeeded.read_bytes()
+
+
+def test_what_cannot_be_repaired_is_reported_all_the_same(jobevents: CommandLine, job_id: str) -> None:
+    """A log with a hole is evidence: its views are left as they are, and what is wrong is shown."""
+    jobevents("project", "--once")
+    with closing(sqlite3.connect("jobs.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM job_events WHERE originator_id = ? AND originator_version = 2", (job_id,))
+
+    told = jobevents("verify", "--repair-views", at_terminal=True)
+
+    assert 1 == told.code
+    assert "#2 is missing" in told.out
+    assert "nothing was repaired: no view can be mended" in told.err
