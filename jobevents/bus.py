@@ -117,11 +117,12 @@ class Bus(Protocol):
         """Return a publisher to the topic."""
         ...
 
-    def subscriber(self, subscription: str, *, create: bool = False) -> Subscriber:
+    def subscriber(self, subscription: str, *, create: bool = False, dead_letter: str = "") -> Subscriber:
         """Return a subscriber.
 
         Args:
             create: make the subscription when it is not there, now or later; it gets what is published from then on.
+            dead_letter: topic for what was delivered too often, for a subscription that is made here; where there are such.
         """
         ...
 
@@ -237,8 +238,8 @@ class InProcessBus:
         """Return a publisher to the topic."""
         return InProcessPublisher(self)
 
-    def subscriber(self, subscription: str, *, create: bool = False) -> "InProcessSubscriber":
-        """Return a subscriber; a subscription that is to be made is there from now on."""
+    def subscriber(self, subscription: str, *, create: bool = False, dead_letter: str = "") -> "InProcessSubscriber":
+        """Return a subscriber; a subscription that is to be made is there from now on. What is delivered often stays."""
         if not subscription:
             raise Misconfigured("subscription has no name")
         return InProcessSubscriber(self, subscription, create=create, epoch=int(create and self.create(subscription)))

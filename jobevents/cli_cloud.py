@@ -3,8 +3,8 @@
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +31,7 @@ def project(
     subscription: str,
     *,
     create: bool,
+    dead_letter: str,
     once: bool,
     port: int,
     pace: tuple[float, float, float],
@@ -41,18 +42,16 @@ def project(
     Args:
         pace: of the sweep: seconds of a rotation, seconds between two looks at the unfinished, operations a second.
     """
-    from projections.healthz import HealthServer
     from projections.sweeper import Terms
 
     rotation_s, open_s, operations_s = pace
     terms = Terms(rotation_s=rotation_s, open_s=open_s, calm_s=5 * open_s, operations_s=operations_s)
-    made = wiring_bus.service(jobs, subscription, create=create, leased=not once, terms=terms if jobs.bus else None)
+    made = wiring_bus.service(
+        jobs, subscription, create=create, dead_letter=dead_letter, leased=not once, terms=terms if jobs.bus else None
+    )
     stop = threading.Event()
     is_done = True
-    with ExitStack() as stack:
-        stack.enter_context(_stopping(stop))
-        if port:
-            stack.callback(HealthServer(made.condition, port=port).close)
+    with _stopping(stop), answering(made.condition, port):
         if once:
             is_done = made.run_once(stop)
         else:
@@ -61,6 +60,21 @@ def project(
     _print_condition(condition, as_json)
     if not is_done:
         sys.exit(1)
+
+
+@contextmanager
+def answering(condition: "Callable[[], Condition]", port: int) -> Iterator[None]:
+    """Answer `/healthz` and `/metrics` for as long as the block; port 0: do not."""
+    from projections.healthz import HealthServer
+
+    if not port:
+        yield
+        return
+    server = HealthServer(condition, port=port)
+    try:
+        yield
+    finally:
+        server.close()
 
 
 def _print_condition(condition: "Condition", as_json: bool) -> None:

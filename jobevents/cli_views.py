@@ -46,6 +46,10 @@ Subscription = Annotated[
     ),
 ]
 Create = Annotated[bool, typer.Option("--create", help="Make topic and subscription where they are not there.")]
+DeadLetter = Annotated[
+    str,
+    typer.Option("--dead-letter", help="Topic for what was delivered a hundred times, for a subscription made here."),
+]
 Port = Annotated[
     int, typer.Option("--port", envvar="PORT", min=0, max=65535, help="Answer /healthz and /metrics there; 0: nowhere.")
 ]
@@ -73,6 +77,7 @@ def project(
     view: ViewNames = None,
     subscription: Subscription = "",
     create: Create = False,
+    dead_letter: DeadLetter = "",
     port: Port = 0,
     sweep_hours: SweepHours = 24.0,
     sweep_seconds: SweepSeconds = 60.0,
@@ -92,19 +97,22 @@ def project(
                 jobs,
                 subscription,
                 create=create,
+                dead_letter=dead_letter,
                 once=once,
                 port=port,
                 pace=(sweep_hours * 3600, sweep_seconds, sweep_operations),
                 as_json=as_json,
             )
             return
+        from projections.service import FollowerHealth
+
         if subscription or create:
             raise Misconfigured("a log in a database is projected by its own sequence: leave out the subscription")
         projector = wiring.projector(jobs, list(dict.fromkeys(view or ())), leased=not once)
         if jobs.relay is not None:
             jobs.relay.start()  # sends what a process left that was killed
         stop = threading.Event()
-        with _stopping(stop, projector):
+        with _stopping(stop, projector), cli_cloud.answering(FollowerHealth(projector, jobs.counts), port):
             is_done = _watch(jobs, projector, partial(projector.run_once if once else projector.run, stop))
         health = projector.health()
     _print_health(health, as_json)

@@ -115,7 +115,13 @@ def _relay(jobs: "Jobs", name: str, publisher: "Publisher") -> None:
 
 
 def service(
-    jobs: "Jobs", subscription: str = "", *, create: bool = False, leased: bool = True, terms: "Terms | None" = None
+    jobs: "Jobs",
+    subscription: str = "",
+    *,
+    create: bool = False,
+    dead_letter: str = "",
+    leased: bool = True,
+    terms: "Terms | None" = None,
 ) -> "ProjectorService":
     """Return a projector into status and index for a log without one sequence, kept where the log is.
 
@@ -123,6 +129,7 @@ def service(
         subscription: of the log's topic; by default the topic's name with `-projector`. Without a topic, the sweep alone finds
             what is new: all of the log is then listed every minute.
         create: make topic and subscription where they are not there.
+        dead_letter: topic for messages that were delivered a hundred times, of a subscription that is made here.
         leased: let one process at a time sweep.
         terms: how often, and at what cost.
 
@@ -198,7 +205,7 @@ def service(
     if jobs.bus is not None:
         name = subscription or f"{getattr(jobs.bus, 'topic', '').rpartition('/')[2]}-projector"
         hints = Hints(
-            jobs.bus.subscriber(name, create=create),
+            jobs.bus.subscriber(name, create=create, dead_letter=dead_letter),
             inlet,
             stored=lambda: made.stored(),
             counts=counts,

@@ -35,7 +35,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     problems: list[str]  # what is bad, each with what holds it up; empty when it is well
     positions: dict[str, int]  # of each view: how many of the events that came to this process are stored
-    waiting: int  # events found and not stored in every view
+    waiting: int  # events found by hints and sweep, and not stored in every view
     complete_through: Instant | None  # every event before it is in the views; None: not known yet
     swept_s: float | None  # seconds since the last completed cycle of the sweep; None: none yet
     counts: dict[str, int]
@@ -67,7 +67,7 @@ class ProjectorService:
         self._monotonic = monotonic
         self._stopping = threading.Event()
         self._began = monotonic()
-        self._trouble_since: float | None = None
+        self._lasting = _Lasting()
         self._crashed: Exception | None = None
 
     def run(self, stop: threading.Event | None = None) -> None:
@@ -88,6 +88,8 @@ class ProjectorService:
         for thread in (projecting, *threads):
             thread.start()
         while not self._stopping.wait(0.2):
+            if self._hints is None:
+                self._inflow.drop(self.stored())
             if not projecting.is_alive():
                 self._crashed = self._crashed or RuntimeError("the projector's thread has ended")
                 self._stopping.set()
@@ -122,6 +124,7 @@ class ProjectorService:
             self._take_waiting()  # what the sweep has published comes to us, too
         if self._hints is not None:
             self._hints.close()
+        self._inflow.drop(self.stored())
         return done and not self._stopping.is_set()
 
     def _take_waiting(self) -> None:
@@ -150,13 +153,7 @@ class ProjectorService:
         problems = []
         if now - (self._began if cycled_at is None else cycled_at) > CYCLE_S:
             problems.append(f"no cycle of the sweep was completed for {CYCLE_S / 3600:.0f} hours")
-        troubles = self._troubles()
-        if not troubles:
-            self._trouble_since = None
-        elif self._trouble_since is None:
-            self._trouble_since = now
-        if self._trouble_since is not None and now - self._trouble_since > TROUBLE_S:
-            problems += troubles
+        problems += self._lasting.of(self._troubles(), now)
         return Condition(
             ok=not problems,
             problems=problems,
@@ -167,17 +164,12 @@ class ProjectorService:
             counts=self._counts.snapshot(),
         )
 
-    def _troubles(self) -> list[str]:
-        found: dict[str, Exception | None] = {
+    def _troubles(self) -> dict[str, Exception | None]:
+        return {
             "messages": self._hints.error if self._hints is not None else None,
             "sweep": self._sweeper.error,
             **self._projector.troubles(),
         }
-        return [
-            f"{what} held up by {clean_text(f'{type(error).__name__}: {error}', 500)}"
-            for what, error in found.items()
-            if error is not None
-        ]
 
     def _pull(self) -> None:
         hints = self._hints
@@ -202,3 +194,44 @@ class ProjectorService:
             logger.exception("a thread of the projector has ended; the service stops")
             self._crashed = self._crashed or error
             self._stopping.set()
+
+
+class FollowerHealth:
+    """The condition of a projector that follows a log with one sequence: nothing of it may be held up for long."""
+
+    def __init__(
+        self, projector: Projector, counts: Counts, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._projector = projector
+        self._counts = counts
+        self._monotonic = monotonic
+        self._lasting = _Lasting()
+
+    def __call__(self) -> Condition:
+        """Return how it is. Reads nothing."""
+        problems = self._lasting.of(self._projector.troubles(), self._monotonic())
+        return Condition(
+            ok=not problems,
+            problems=problems,
+            positions=self._projector.positions(),
+            waiting=0,
+            complete_through=None,
+            swept_s=None,
+            counts=self._counts.snapshot(),
+        )
+
+
+class _Lasting:
+    """Troubles that have lasted so long that somebody has to know."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def of(self, troubles: dict[str, Exception | None], now: float) -> list[str]:
+        """Return what has been held up for two minutes, each with its reason."""
+        self._since = {what: self._since.get(what, now) for what, error in troubles.items() if error is not None}
+        return [
+            f"{what} held up by {clean_text(f'{type(troubles[what]).__name__}: {troubles[what]}', 500)}"
+            for what, since in self._since.items()
+            if now - since > TROUBLE_S
+        ]

@@ -321,8 +321,9 @@ def test_a_subscription_that_hides_something_is_refused(
 
 def test_a_dead_letter_topic_comes_with_a_subscription(pubsub_server: PubSubServer, topic: str) -> None:
     """Without one it would lose what is sent there."""
-    bus = PubSubBus(topic, terms=Terms(dead_letter=f"{topic}-dead"))
-    subscribed(bus, "p")
+    bus = PubSubBus(topic)
+    subscriber = bus.subscriber("p", create=True, dead_letter=f"{topic}-dead")
+    _until(lambda: _epoch(subscriber) > 0)
 
     project = _project(bus)
     assert {f"{project}/subscriptions/p", f"{project}/subscriptions/p-dead"} == set(pubsub_server.subscriptions)

@@ -24,6 +24,7 @@ from jobevents.wiring_bus import service
 from projections.healthz import HealthServer
 from projections.index import Index
 from projections.service import ProjectorService
+from projections.sweeper import Terms
 from tests.cli import CommandLine, start
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.pubsub_server import PubSubServer
@@ -318,3 +319,39 @@ def test_the_emulators_start_with_one_command(tmp_path: Path) -> None:
     assert 0 == process.returncode
     for pid in cloud["processes"]:
         assert subprocess.run(["kill", "-0", str(pid)], capture_output=True, check=False).returncode
+
+
+@pytest.mark.slow
+def test_a_projector_of_a_database_is_healthy_too(tmp_path: Path) -> None:
+    """--port answers for a log with one sequence as well: a container is asked, whatever its log is."""
+    port = _free_port()
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with connect(url) as jobs:
+        jobs.submit("render", id="song")
+        process = start("project", "--url", url, cwd=tmp_path, env={"PORT": str(port)})
+        try:
+            until(lambda: stored(jobs, "song"))
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
+                condition = json.loads(reply.read())
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=15)
+        finally:
+            process.kill()
+            process.communicate()
+
+    assert (True, 0) == (condition["ok"], process.returncode)
+
+
+def test_what_the_sweep_alone_found_is_let_go_of() -> None:
+    """Without a bus nothing is held in memory once it is stored."""
+    with connect("memory://?log=blobs") as jobs:
+        made = service(jobs, terms=Terms(rotation_s=0.5, operations_s=10_000))
+        thread = threading.Thread(target=made.run)
+        thread.start()
+        try:
+            work(jobs, 3)
+            until(lambda: is_right(jobs))
+            until(lambda: made.condition().waiting == 0)
+        finally:
+            made.stop()
+            thread.join(20)

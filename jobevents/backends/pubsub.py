@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import google.auth.exceptions
 import grpc
+import msgspec
 from google.api_core import exceptions as api_errors
 from google.pubsub_v1 import PublisherClient, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
@@ -66,16 +67,21 @@ class PubSubBus:
         self._made.add(made)
         return made
 
-    def subscriber(self, subscription: str, *, create: bool = False) -> PubSubSubscriber:
+    def subscriber(self, subscription: str, *, create: bool = False, dead_letter: str = "") -> PubSubSubscriber:
         """Return a subscriber.
 
         Args:
             subscription: `projects/{project}/subscriptions/{name}`, or a name alone, in the topic's project.
             create: make topic and subscription where they are not there.
+            dead_letter: topic for what was delivered a hundred times, `projects/{project}/topics/{topic}`; made with the
+                subscription, and with a subscription of its own.
 
         Raises:
-            Misconfigured: that is not a subscription's name.
+            Misconfigured: that is not a subscription's name, or not a topic's.
         """
+        if dead_letter and not _is_topic(dead_letter):
+            raise errors.Misconfigured(f"no topic topic={dead_letter!r}; write projects/PROJECT/topics/TOPIC")
+        terms = msgspec.structs.replace(self._terms, dead_letter=dead_letter or self._terms.dead_letter)
         name = (
             subscription
             if "/" in subscription
@@ -86,7 +92,7 @@ class PubSubBus:
                 f"no subscription subscription={subscription!r}; write projects/PROJECT/subscriptions/NAME"
             )
         made = PubSubSubscriber(
-            name, self.topic, open_subscriber, call, ensure_topic, create=create, terms=self._terms, counts=self._counts
+            name, self.topic, open_subscriber, call, ensure_topic, create=create, terms=terms, counts=self._counts
         )
         self._made.add(made)
         return made
