@@ -105,7 +105,7 @@ class Bucket:
         from projections.adoption import Adoption
         from projections.heads import StatusHeads
 
-        heads = StatusHeads(self._blobs, self._prefix, emitter, adopt=Adoption(emitter))
+        heads = StatusHeads(self._blobs, self._prefix, emitter, adopt=Adoption(emitter), on_head=self.recorder.hint)
         emitter.recall, emitter.heed, emitter.load_each = heads.recall, heads.heed, self._load_each
         self._emitter = emitter
 

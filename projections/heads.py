@@ -4,6 +4,8 @@ For a log on which a whole history costs a list and a read for each event. What 
 whoever goes on from it: its chain must be that of the event in its place.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from jobevents.blobs import Blob, Blobs
@@ -21,7 +23,22 @@ _IMPORT = By(actor="foreign", reason="a status of another service, without a log
 class StatusHeads:
     """The statuses below a log's prefix, as its write side reads them. Safe for threads."""
 
-    def __init__(self, blobs: Blobs, prefix: str, emitter: Emitter, *, adopt: Adopt, code: int = CODE_VERSION) -> None:
+    def __init__(
+        self,
+        blobs: Blobs,
+        prefix: str,
+        emitter: Emitter,
+        *,
+        adopt: Adopt,
+        on_head: Callable[[str, int], None] = lambda _, __: None,
+        code: int = CODE_VERSION,
+    ) -> None:
+        """Read below the log's prefix.
+
+        Args:
+            on_head: told of each job that was looked at where its history ends by its status; 0: it has none.
+        """
+        self._on_head = on_head
         self._blobs = blobs
         self._root = f"{prefix}/" if prefix else ""
         self._emitter = emitter
@@ -35,7 +52,10 @@ class StatusHeads:
             Unavailable, PermissionDenied: what the store says.
         """
         blob = self._read(job_id)
-        return None if blob is None else snapshot_of(blob, job_id, self._code)
+        job = None if blob is None else snapshot_of(blob, job_id, self._code)
+        if job is not None or blob is None:
+            self._on_head(job_id, job.version if job else 0)
+        return job
 
     def heed(self, job_id: str) -> None:
         """Bring into the log what another service wrote over the job's status, or in its place: one read if nobody did.
@@ -51,6 +71,7 @@ class StatusHeads:
         if version_of(blob):
             job = snapshot_of(blob, job_id, self._code)
             if job is not None:
+                self._on_head(job_id, job.version)
                 self._emitter.remember(job)
             return
         job = self._emitter.load(job_id)

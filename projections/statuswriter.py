@@ -4,6 +4,7 @@ Each write is conditional on the generation last seen and carries the version, s
 whatever order their writes arrive in. The blob's metadata holds the folded job and the version of this code.
 """
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -341,9 +342,14 @@ def told_of(blob: Blob) -> int:
 
 
 def snapshot(job: Job, code: int = CODE_VERSION) -> dict[str, str]:
-    """Return the blob's metadata: the folded job, its chain, the code's version; without the job where that is too large."""
+    """Return the blob's metadata: the folded job, its chain, the code's version; without the job where that is too large.
+
+    All of it is ASCII: GCS metadata travels in headers.
+    """
     metadata = {"code": str(code), "chain": job.chain}
     data = msgspec.json.encode(job)
-    if len(data) <= METADATA_LIMIT and data.isascii():  # GCS metadata travels in headers
+    if not data.isascii():
+        data = json.dumps(msgspec.to_builtins(job), separators=(",", ":")).encode()  # which writes \u00fc
+    if len(data) <= METADATA_LIMIT:
         metadata["job"] = data.decode()
     return metadata

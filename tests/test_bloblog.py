@@ -21,7 +21,7 @@ from jobevents.testing import Clock, JobStoreContract
 from jobevents.testing.log_events import notes
 from jobevents.testing.runs import Elapse
 from jobevents.wiring import connect
-from tests.bloblogs import BlobLogContract, Indexed, Wire, bucket_jobs, close_buckets, index
+from tests.bloblogs import BlobLogContract, Indexed, Wire, bucket_jobs, close_buckets, index, write_status
 from tests.cli import CommandLine, jobevents
 
 __all__ = ["jobevents"]  # a fixture
@@ -147,6 +147,29 @@ def test_what_a_life_costs(clock: Clock) -> None:
         ("get", "ctl"): 2,  # the floor, before and after the first event
         ("get", "jobs"): 1,  # the status, before the start is granted
     } == asked
+    close_buckets()
+
+
+@pytest.mark.parametrize("has_status", [False, True])
+def test_what_a_delivery_to_another_process_costs(clock: Clock, *, has_status: bool) -> None:
+    """A worker that knows nothing of a job looks at its status and its first event, lists nothing, and writes its start."""
+    store = MemoryBlobs(clock=clock)
+    submitter = bucket_jobs(store, clock)
+    job_id = submitter.submit("render", {"text": "ü \U0001f600"})
+    if has_status:
+        write_status(submitter, job_id)
+    wire = Wire(store)
+    worker = bucket_jobs(wire, clock)
+
+    attempt = worker.attempt(job_id)
+    attempt.__enter__()
+
+    asked = Counter((method, name.split("/")[1]) for method, name in wire.calls if "workers" not in name)
+    if has_status:
+        assert {("get", "jobs"): 1, ("get", "log"): 1, ("put", "log"): 1} == asked
+    else:
+        assert {("get", "jobs"): 2, ("get", "log"): 2, ("put", "log"): 1} == asked
+    assert {"text": "ü \U0001f600"} == attempt.params
     close_buckets()
 
 

@@ -8,6 +8,7 @@ Each rule is a step of its own, with what goes wrong without it:
 - `_heed_floor_before`, `_heed_floor_after`: else the late first event of an erased job brings it back.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -44,15 +45,22 @@ class Heads:
         self._seen: LRU[str, _Seen] = LRU(HEADS)
 
     def note(self, slot: Slot, data: bytes) -> None:
-        """Note an event that is there now."""
+        """Note an event that is there now; ours begin with version 1, the library's may with 0."""
+        if slot.version < 1:
+            return
         known = self._seen.get(slot.job_id)
         if known is None or known.version <= slot.version:
             self._seen[slot.job_id] = _Seen(slot.version, data[-codec.TAIL :], self._monotonic())
 
-    def version(self, job_id: str) -> int:
-        """Return the highest version that was seen; 0 when none is remembered."""
+    def hint(self, slot: Slot) -> None:
+        """Expect a history to end about there, as a status says; version 0: there is no status, so that it is likely short."""
+        if slot.job_id not in self._seen:
+            self._seen[slot.job_id] = _Seen(slot.version, b"", -math.inf)
+
+    def expected(self, job_id: str) -> int | None:
+        """Return the highest version that was seen or hinted at; None when nothing is remembered."""
         known = self._seen.get(job_id)
-        return known.version if known else 0
+        return known.version if known else None
 
     def is_fresh(self, job_id: str, version: int) -> bool:
         """Tell whether a version was seen within the last minute."""

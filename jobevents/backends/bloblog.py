@@ -36,6 +36,7 @@ from jobevents.limits import Limit
 from jobevents.log import NO_HEADS, Head, Record
 
 PROBES = 4  # reads of what may be the next event before a list, which costs twelve times a read
+SHORT = 2  # events of a history that is read by probes from its first on
 RELISTS = 3  # of a listing that was made while events were written, and has a hole
 
 
@@ -191,6 +192,10 @@ class BlobRecorder(AggregateRecorder):
 
     # reading
 
+    def hint(self, job_id: str, version: int) -> None:
+        """Expect a history to end about there, as another says: it is looked for from there on. 0: it is likely short."""
+        self._heads.hint(Slot(job_id, version))
+
     def select_events(
         self,
         originator_id: Any,  # Any: a UUID, too, in the library
@@ -202,13 +207,15 @@ class BlobRecorder(AggregateRecorder):
     ) -> Sequence[StoredEvent]:
         """Return a part of a job's history; see the library's.
 
-        What follows an event, and a job's first few, is read one after the other until there is nothing; the whole is listed,
-        and read at a time.
+        What follows an event, a job's first few, and what is likely short, is read one after the other until there is nothing;
+        the whole is listed, and read at a time.
         """
         job_id = str(originator_id)
         if desc and limit == 1 and (last := self._last(job_id, lte)) is not None:
             return [last] if gt is None or last.originator_version > gt else []
-        if not desc and (gt or (lte is not None and lte <= PROBES)):
+        expected = self._heads.expected(job_id)
+        is_short = (lte is not None and lte <= PROBES) or (expected is not None and expected <= SHORT)
+        if not desc and (gt or is_short):
             return self._following(job_id, gt or 0, lte)[:limit]
         slots = self._listed(job_id, gt, lte)
         return self._read_all((slots[::-1] if desc else slots)[:limit])
@@ -231,8 +238,9 @@ class BlobRecorder(AggregateRecorder):
         """Return the last event, up to a version; None when it takes a list to find it."""
         if until is not None:
             return self._read(Slot(job_id, until)) if until >= 0 else None
-        known = self._heads.version(job_id)
-        return next(reversed(self._following(job_id, known - 1, None)), None) if known else None
+        expected = self._heads.expected(job_id)
+        found = self._following(job_id, max(0, expected - 1), None) if expected is not None else []
+        return found[-1] if found else None
 
     def _listed(self, job_id: str, after: int | None, until: int | None) -> list[Slot]:
         """Return the slots that are filled, from one list, in order."""
