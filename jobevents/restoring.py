@@ -49,25 +49,37 @@ class _History:
         self.head = Head(0, codec.NO_CHAIN)
         self.is_folded = True
         self.stored = stored  # its events as they were found; None: they have to be read again
-        for record in stored or ():
-            self.add(record)
+        if stored:
+            self.go_on(stored)
 
-    def add(self, record: Record) -> Event | None:
-        """Take in the next event; return it, None when it cannot be folded."""
-        self.head = Head(record.version, codec.unseal(record.data)[1])
+    def go_on(self, records: Sequence[Record]) -> list[Event]:
+        """Take in the next events, 1..n; return those that can be folded."""
+        self.head = Head(records[-1].version, codec.unseal(records[-1].data)[1])
         if not self.is_folded:
-            return None
+            return []
         try:
-            event = record.event()
-            job = fold([event], self.job)
-            if job.state != DELETED:
-                run_of(job)
-                status_bytes(job)
-        except Exception:  # noqa: BLE001  # whatever it is: such a job is kept as it is, and no table shows it
-            self.is_folded = False
-            return None
+            return self._fold(records)
+        except Exception:  # noqa: BLE001  # whatever it is, the event that it is about is found one by one
+            return self._fold_one_by_one(records)
+
+    def _fold(self, records: Sequence[Record]) -> list[Event]:
+        events = [record.event() for record in records]
+        job = fold(events, self.job)
+        if job.state != DELETED:
+            run_of(job)
+            status_bytes(job)
         self.job = job
-        return event
+        return events
+
+    def _fold_one_by_one(self, records: Sequence[Record]) -> list[Event]:
+        events: list[Event] = []
+        for record in records:
+            try:
+                events += self._fold([record])
+            except Exception:  # noqa: BLE001  # such a job is kept as it is, and no table shows what comes after
+                self.is_folded = False
+                break
+        return events
 
 
 class _Batch(NamedTuple):
@@ -131,11 +143,10 @@ class _Restorer:
                 heads[job_id] = history.head
                 fit = self._fitting(history, records)
                 known += len(records) - len(fit)
-                events = [event for event in map(history.add, fit) if event is not None]
                 if fit:
                     history.stored = None
                     new += fit
-                    told.append((history, events))
+                    told.append((history, history.go_on(fit)))
             if new:
                 chosen = {id(one) for one in new}
                 new = [one for one in batch if id(one) in chosen]  # as they were committed: jobs in between each other
