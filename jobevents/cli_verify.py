@@ -191,6 +191,8 @@ def _print_flaws(report: "Report") -> None:
 
 def _advice(report: "Report") -> list[str]:
     """Say what to do now."""
+    from projections.verify import mendable
+
     bad = {check.name for check in report.checks if check.flaws}
     lines = [""]
     if bad & {"log", "root"}:
@@ -199,6 +201,12 @@ def _advice(report: "Report") -> list[str]:
         lines.append(
             "Rows are written with their events: a program wrote to the table, or the log was put back without it."
         )
-    if bad & {"status", "index"} and not bad & {"log", "root"}:
-        lines.append("To make these views anew where they differ: jobevents verify --repair-views")
+    kinds = {flaw.kind for flaw in report.flaws if flaw.check == "status"}
+    if "foreign" in kinds:
+        lines.append("To have another service's records taken in: jobevents project --once")
+    if "parked" in kinds:
+        lines.append("To see why jobs are parked: jobevents parked list")
+    found = mendable(report)
+    if found.job_ids or found.all_statuses or found.index:
+        lines.append("To make views anew where they differ: jobevents verify --repair-views")
     return lines

@@ -180,7 +180,9 @@ class StatusCheck:
         if version is None:
             return "unreadable", "its status cannot be read"
         if not version:
-            return "foreign", f"its status was written by another service, over what the log says: {_at(job)}"
+            if not owed:
+                return "waits", ""
+            return "foreign", f"its status is another service's, not taken in yet; the log says {_at(job)}"
         if self._is_gone_at(proof, proof.version):
             return (
                 ("waits", "")

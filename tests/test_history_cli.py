@@ -336,3 +336,16 @@ def test_what_cannot_be_repaired_is_reported_all_the_same(jobevents: CommandLine
     assert 1 == told.code
     assert "#2 is missing" in told.out
     assert "nothing was repaired: no view can be mended" in told.err
+
+
+def test_a_record_of_another_service_is_told_as_such(jobevents: CommandLine, job_id: str) -> None:
+    """It is not for us to replace it in silence: the projector takes it in."""
+    jobevents("project", "--once")
+    theirs = b'{"job_id":"%s","state":"failed","attempts":1,"updated_at":"2026-07-26T12:00:31.5Z"}' % job_id.encode()
+    Path("jobs-blobs", "jobs", job_id, "status.json").write_bytes(theirs)
+
+    told = jobevents("verify", at_terminal=True)
+
+    assert (1, True) == (told.code, f"status: foreign  {job_id}" in told.out)
+    assert "jobevents project --once" in told.out
+    assert "--repair-views" not in told.out
