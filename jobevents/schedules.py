@@ -52,6 +52,15 @@ def parse(text: str) -> Schedule:
     return Cron(" ".join(fields), zone)
 
 
+def in_words(text: str) -> str:
+    """Return a schedule as people say it, such as `At 08:00 on Monday through Friday, Europe/Rome`.
+
+    Raises: as `parse`.
+    """
+    schedule = parse(text)
+    return schedule.in_words() if isinstance(schedule, Cron) else " ".join(text.split()).capitalize()
+
+
 def _distance(text: str) -> timedelta:
     compact = "".join(text.split()[1:])
     found = _PART.findall(compact)
@@ -111,6 +120,11 @@ class Cron:
         # In an hour that comes twice, the first one's times are ahead on the wall.
         start = self._wall(when) + _LONGEST_SHIFT if self._is_by_the_wall else self._local(when + _SECOND)
         return next((tick for tick in self._instants(start, reverse=True) if tick <= when), None)
+
+    def in_words(self) -> str:
+        """Return it as people say it."""
+        zone = "UTC" if self._zone is UTC else str(self._zone)
+        return f"{self._ticks(_EPOCH).explain()}, {zone}"
 
     def _local(self, when: datetime) -> datetime:
         return when.replace(microsecond=0).astimezone(self._zone)

@@ -14,6 +14,7 @@ from jobevents.registry import Registry
 from jobevents.status import Status
 from projections.api.access import Identity
 from projections.api.listing import Listing
+from projections.api.recent import Recent
 from projections.api.shapes import EventList, Features, Filter, LogLines, StartList
 from projections.api.standing import Standing
 from projections.asof import Moment, job_at
@@ -39,6 +40,7 @@ class Questions:
         self.jobs = jobs
         self.listing = Listing(jobs, record)
         self.standing = Standing(jobs, self.listing.reader.index, registry)
+        self.recent = Recent(jobs.log)
 
     def job(self, job_id: str, as_of: Moment | None = None) -> Job:
         """Return all that is known of a job, now or at a moment.

@@ -343,3 +343,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
 )
 """In the order in which they are tried: what stands below a job comes before the job."""
+
+THERE: Final = frozenset((route.method, route.path) for route in ROUTES)
+"""What can be asked: a button is offered where its command is."""

@@ -76,7 +76,7 @@ class Standing:
         self._registry = registry if registry is not None else jobs.registry
         self._tally = Keeper(self._count, jobs.emitter.clock)
         self._queues = Keeper(lambda: overview.queues(jobs), jobs.emitter.clock)
-        self._waiting = Keeper(lambda: self._table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
+        self._waiting = Keeper(lambda: self.table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
 
     @property
     def has_registry(self) -> bool:
@@ -101,7 +101,7 @@ class Standing:
         Raises:
             CannotFilter: the log keeps no table of runs.
         """
-        self._table()
+        self.table()
         kept = self._queues.get()
         return Kept(QueueList(kept.value, self._jobs.paused()), kept.at)
 
@@ -168,7 +168,7 @@ class Standing:
     def _series(self, begin: datetime, step_s: int, bars: int) -> list[SeriesBar]:
         first = int(begin.timestamp())
         series = [SeriesBar(datetime.fromtimestamp(first + step_s * number, UTC), 0, {}, {}) for number in range(bars)]
-        for bar in self._table().series(begin, step_s, bars):
+        for bar in self.table().series(begin, step_s, bars):
             at = series[bar.number]
             if bar.state:
                 at.ended[bar.state], at.duration_ms[bar.state] = bar.jobs, bar.duration_ms
@@ -176,7 +176,12 @@ class Standing:
                 series[bar.number] = msgspec.structs.replace(at, created=bar.jobs)
         return series
 
-    def _table(self) -> Census:
+    def table(self) -> Census:
+        """Return the counts and lists of the table of runs.
+
+        Raises:
+            CannotFilter: there is none.
+        """
         if self._jobs.desk is None:
             raise CannotFilter("this log keeps no table of runs, which is what this is counted from")
         return self._jobs.desk.census

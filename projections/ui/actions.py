@@ -8,6 +8,7 @@ import msgspec
 from jobevents.job import CANCELED, DELETED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED, Job
 from projections.api.access import Identity, Role
 
+NO_ROUTE: Final = "this server only reads: use the command line"
 _FINAL: Final = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
 
 
@@ -89,6 +90,23 @@ def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, i
     ]
 
 
+class Pair(msgspec.Struct, frozen=True):
+    """Two commands that undo each other, or settle something."""
+
+    disabled: str  # why neither can be given
+    pause: str = "api/pause"
+    resume: str = "api/resume"
+    requeue: str = "api/parked/requeue"
+    discard: str = "api/parked/discard"
+
+
+def pair(caller: Identity, routes: Collection[tuple[str, str]], role: Role, path: str) -> Pair:
+    """Return two commands, of which one is a POST at a path of the API."""
+    if role not in caller.roles:
+        return Pair(f"{caller.name or 'nobody'} has not the role {role}")
+    return Pair("" if ("POST", path) in routes else NO_ROUTE)
+
+
 def reasons(buttons: Iterable[Action]) -> list[tuple[str, list[str]]]:
     """Return why buttons cannot be pressed, each reason with their labels."""
     found: dict[str, list[str]] = {}
@@ -108,5 +126,5 @@ def _why_not(
     if role not in caller.roles:
         return f"{caller.name or 'nobody'} has not the role {role}"
     if not is_there:
-        return "this server only reads: use the command line"
+        return NO_ROUTE
     return ""

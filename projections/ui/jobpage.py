@@ -13,7 +13,7 @@ from jobevents.joblogs import LINES_PER_START
 from jobevents.jobs import Jobs
 from jobevents.store import RunFilter
 from projections.api.questions import Questions
-from projections.api.routes import ROUTES, Desk, Given, Reply
+from projections.api.routes import THERE, Desk, Given, Reply
 from projections.diff import Parting, diff_jobs
 from projections.starts import Start, starts_of
 from projections.ui import actions, history
@@ -25,7 +25,6 @@ from projections.why import explain
 
 LINES: Final = 500  # log lines of an answer
 _SHOWN_STARTS: Final = 50
-_THERE: Final = frozenset((route.method, route.path) for route in ROUTES)
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +64,7 @@ def show(desk: Desk, given: Given) -> Reply:
     moment = told[-1].at if is_past else now
     starts = starts_of(told)
     rows = history.rows_of(told, is_compact=view == "compact", with_json=view == "json")
-    buttons = actions.of_job(job, given.caller, _THERE, is_past=is_past)
+    buttons = actions.of_job(job, given.caller, THERE, is_past=is_past)
     shown_rows, before = history.shown_of(rows, all_of_them=values["all"] == "yes")
     reply = page(
         "job.html",

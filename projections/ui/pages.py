@@ -5,9 +5,9 @@ from typing import Final
 from projections.api import parameters
 from projections.api.listing import STATES
 from projections.api.problems import Refusal
-from projections.api.routes import Desk, Given, Reply, Route
+from projections.api.routes import Ask, Desk, Given, Reply, Route
 from projections.index import MAX_PER_PAGE
-from projections.ui import jobpage, listpage, render, suggest
+from projections.ui import auditpage, jobpage, listpage, overviewpage, render, standingpages, suggest
 from projections.ui.assets import assets
 
 _KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'"}
@@ -29,6 +29,10 @@ def refused(desk: Desk, given: Given, refusal: Refusal) -> Reply:
     return render.page(
         "refused.html", given, refusal.problem.error, problem=refusal.problem, status_code=refusal.status
     )
+
+
+def _plain(path: str, ask: Ask, about: str) -> Route:
+    return Route(path=path, name=f"page_{path[1:]}", about=about, ask=ask, media_type=render.HTML, refuse=refused)
 
 
 PAGES: Final[tuple[Route, ...]] = (
@@ -87,6 +91,32 @@ PAGES: Final[tuple[Route, ...]] = (
             parameters.choice("all", "Show every event.", ("", "yes")),
             parameters.free_text("with", "Another job to compare it with.", limit=200),
             parameters.whole("seen", "Answer with nothing where this is still the last event.", default=0),
+        ),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/overview",
+        name="page_overview",
+        about="The whole.",
+        ask=overviewpage.show,
+        parameters=(parameters.choice("range", "How long the chart goes back.", ("", *overviewpage.RANGES)),),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    _plain("/queues", standingpages.queues, "The queues, and what is paused."),
+    _plain("/workers", standingpages.workers, "Who works, and on what."),
+    _plain("/schedules", standingpages.schedules, "The periodic jobs."),
+    _plain("/projector", standingpages.projector, "How well the views are, and what is parked."),
+    Route(
+        path="/audit",
+        name="page_audit",
+        about="Who did what.",
+        ask=auditpage.show,
+        parameters=(
+            parameters.free_text("actor", "Somewhere in who did it.", limit=255),
+            parameters.free_text("act", "What was done.", limit=100),
+            parameters.whole("before", "Look back from this place of the log; 0: its end.", default=0),
         ),
         media_type=render.HTML,
         refuse=refused,

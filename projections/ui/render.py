@@ -29,7 +29,15 @@ POLICY: Final = "; ".join(
 HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
 
 
-TABS: Final = (("Jobs", ""),)
+TABS: Final = (
+    ("Jobs", ""),
+    ("Overview", "overview"),
+    ("Queues", "queues"),
+    ("Workers", "workers"),
+    ("Schedules", "schedules"),
+    ("Projector", "projector"),
+    ("Audit", "audit"),
+)
 
 
 def page(template: str, given: Given, title: str, status: int = 200, *, section: str = "", **shown: Any) -> Reply:
@@ -89,6 +97,7 @@ def _environment() -> Environment:
         json=words.json_text,
         glyph=words.glyph,
         iso=words.iso,
+        stamp=words.stamp,
     )
     made.globals["query"] = words.query
     return made

@@ -40,6 +40,11 @@ def iso(when: datetime | str | None) -> str:
         return ""
 
 
+def stamp(seconds: float) -> datetime:
+    """Return the instant of a Unix time."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def when(moment: datetime | str | None, show: str = "ago") -> Markup:
     """Return an instant as a `<time>`: in UTC, which the page's script turns into the viewer's zone.
 

@@ -1,5 +1,6 @@
 // What every page does.
 import { startActs } from "./act.js";
+import { startChart } from "./chart.js";
 import { startJob } from "./job.js";
 import { startKeys } from "./keys.js";
 import { startList } from "./list.js";
@@ -13,6 +14,7 @@ startLive();
 startList();
 startJob();
 startActs();
+startChart();
 startSuggestions();
 const shown = document.getElementById("zone");
 if (shown) shown.textContent = "Times in " + zone + "; hover for UTC";

@@ -1,0 +1,175 @@
+"""The pages of the whole: overview, queues, workers, schedules, projector and audit, and the figures on them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobevents import Registry, connect
+from jobevents.blobs import MemoryBlobs
+from jobevents.errors import Unavailable
+from jobevents.jobs import Jobs
+from jobevents.schedules import in_words
+from jobevents.testing.faults import Call, FailingBlobs
+from projections.api import create_app
+from projections.api.recent import Noted, Recent
+from projections.ui.measures import figures, spread
+from tests.api import Past, fill, project
+from tests.clock import Clock
+from tests.http import Client, client_of
+from tests.test_ui_job import text_of
+
+pytest_plugins = ("tests.api_fixtures",)
+
+START = datetime(2026, 8, 1, 12, 0, tzinfo=UTC)
+
+
+def test_the_whole_at_a_glance(api: Client, past: Past, jobs: Jobs) -> None:
+    """Counts, times and lag are there; what a kind of log cannot have is named as that, and is no failure."""
+    project(jobs)
+
+    said = text_of(api.get("/overview"))
+
+    assert re.search(r"Queued 1 ", said)
+    assert re.search(r"Failed, and held 1 ", said)
+    assert re.search(r"Views behind 0 events", said)
+    assert jobs.log.ordered == ("waited for a worker 2" in said)
+    assert (jobs.desk is None) == ("Not to be had here: this log keeps no table of runs" in said)
+    assert "Cannot be read" not in said
+
+
+@pytest.mark.parametrize("path", ["/overview", "/queues", "/workers", "/schedules", "/projector", "/audit"])
+def test_a_part_that_cannot_be_read_says_so(path: str) -> None:
+    """With the store of the views away, no page fails as a whole, and none shows an empty part for an unread one."""
+
+    def refuse(call: Call) -> None:
+        raise Unavailable("the bucket is away")
+
+    with (
+        connect("memory://", blobs=FailingBlobs(MemoryBlobs(), before=refuse)) as jobs,
+        client_of(create_app(jobs)) as api,
+    ):
+        fill(jobs)
+        answer = api.get(path)
+
+    assert 200 == answer.status_code
+    assert ("the bucket is away" in answer.text) == (path in ("/overview", "/projector"))
+    assert "No projector has run" not in answer.text
+
+
+def test_runs_that_may_never_end(api: Client, jobs: Jobs, clock: Clock) -> None:
+    """A job that has been running for long is on the page, with why; one that has just begun is not."""
+    if jobs.desk is None:
+        pytest.skip("the log keeps no table of runs")
+    job_id = jobs.submit("render")
+    with jobs.attempt(job_id, worker="w1"):
+        fine = text_of(api.get("/overview"))
+        clock.move(2 * 3600)
+        late = text_of(api.get("/overview"))
+
+    assert "Stuck Nothing" in fine
+    assert job_id in late
+    assert "more than an hour" in late or "its worker is gone" in late
+
+
+def test_what_is_paused_and_by_whom(api: Client, past: Past, jobs: Jobs) -> None:
+    """A paused queue is shown with who and why, also one with a quote in its name."""
+    if jobs.desk is None:
+        assert "Not to be had here" in text_of(api.get("/queues"))
+        return
+    jobs.pause(queue='sl"ow', actor="ana", reason="disk is full")
+
+    said = text_of(api.get("/queues"))
+
+    assert 'sl"ow' in said
+    assert "paused by ana: disk is full" in said
+
+
+def test_schedules_in_words(jobs: Jobs) -> None:
+    """A periodic job says when in words, when next, and what became of its last run."""
+    registry = Registry()
+    registry.job("settle", schedule="0 3 * * 1-5 Europe/Rome")(print)
+
+    with client_of(create_app(jobs, registry=registry)) as api:
+        said = text_of(api.get("/schedules"))
+
+    if jobs.desk is not None:
+        assert "At 03:00 on Monday through Friday, Europe/Rome" in said
+        assert "none yet" in said
+    assert "Every 1h30m" == in_words("every  1h30m")
+
+
+def test_who_did_what(api: Client, past: Past, jobs: Jobs) -> None:
+    """What people and programs asked for is listed with the reason, by actor; what workers say of their work is not."""
+    jobs.cancel(past.waiting, actor="bob", reason="customer withdrew")
+    jobs.retry(past.failed, actor="carla")
+
+    said = text_of(api.get("/audit"))
+    bobs = text_of(api.get("/audit?actor=BOB"))
+    tries = text_of(api.get("/audit", params={"act": "asked for another try"}))
+
+    if not jobs.log.ordered:
+        assert "Not to be had here" in said
+        return
+    assert "bob canceled" in said
+    assert "customer withdrew" in said
+    assert past.failed not in bobs
+    assert past.waiting in bobs
+    assert f"carla asked for another try {past.failed}" in tries
+    assert "JobStarted" not in said
+
+
+def test_looking_back_misses_nothing(jobs: Jobs) -> None:
+    """Whatever the size of an answer, and of a look, every event is found once, newest first."""
+    if not jobs.log.ordered:
+        pytest.skip("the log has no one order")
+    fill(jobs)
+    recent = Recent(jobs.log, kept=2)
+    everything = [(one.job_id, one.version) for one in jobs.log.scan()]
+
+    for limit in (1, 2, 3, 100):
+        found, place = list[tuple[str, int]](), 0
+        while True:
+            part, place = recent.before(place, lambda one: True, limit)
+            found += [(one.job_id, one.version) for one in part]
+            if not place:
+                break
+        assert everything[::-1] == found
+    assert everything[-2:] == [(one.job_id, one.version) for one in recent.read()]
+
+
+def noted(type: str, at: float, job_id: str = "a", **fields: Any) -> Noted:
+    """An event so many seconds after the start."""
+    return Noted(position=1, job_id=job_id, version=1, type=type, at=START + timedelta(seconds=at), **fields)
+
+
+def test_how_long_jobs_waited_and_ran() -> None:
+    """Waiting counts from when a job was due, running to its end, by the kind that it was queued as."""
+    found = figures(
+        [
+            noted("JobQueued", 0, due=START + timedelta(seconds=2), note="render"),
+            noted("JobQueued", 0, "b", due=START, note="mix"),
+            noted("JobStarted", 3),
+            noted("JobFailed", 5, due=START + timedelta(seconds=10)),
+            noted("JobStarted", 14),
+            noted("JobSucceeded", 20),
+            noted("TransitionRefused", 21),
+            noted("JobRequeued", 22, "c", note="lost", due=START),
+        ]
+    )
+
+    assert (1000, 4000) == (found.waits.p50 and min(1000, found.waits.p50), found.waits.most)
+    assert (2, 6000, ["render"]) == (found.runs.count, found.runs.most, [one.name for one in found.by_kind])
+    assert (1, 1, 8) == (found.refused, found.lost, found.events)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=60))
+def test_quantiles_are_values(values: list[float]) -> None:
+    """Each is one of the values, and they are in order."""
+    found = spread("x", values)
+
+    assert {found.p50, found.p95, found.p99, found.most} <= set(values)
+    assert found.p50 <= found.p95 <= found.p99 <= found.most == max(values)  # type: ignore[operator]
