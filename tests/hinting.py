@@ -1,13 +1,14 @@
 """A log without one sequence to be projected from hints and sweeps, with one time for all of it that is moved by hand."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from jobevents import connect
 from jobevents.blobs import Blobs
 from jobevents.bus import Bus, InProcessBus, Notice, Publisher, notice_of
-from jobevents.errors import NotFound, Unavailable
+from jobevents.errors import JobEventsError, NotFound, Unavailable
 from jobevents.events import Event
 from jobevents.job import DELETED, Job, fold
 from jobevents.jobs import Jobs
@@ -236,3 +237,74 @@ class Replica:
         self.hints.close()
         self.sweeper.leave()
         self.status.close()
+
+
+def analysts(world: Clouded) -> Callable[[], list[tuple[str, int]]]:
+    """Subscribe somebody else; return what tells which events they have got, each once."""
+    world.bus.create("analysts")
+    subscriber = world.bus.subscriber("analysts")
+
+    def got() -> list[tuple[str, int]]:
+        taken = subscriber.pull(1_000_000, 0)
+        return sorted({(one.notice.job_id, one.notice.version) for one in taken if one.notice})
+
+    return got
+
+
+def live_through(world: Clouded, rng: random.Random) -> None:
+    """Let anything happen to two replicas and their bus, then come to rest, and hold everything against the log."""
+    got = analysts(world)
+    replicas = [world.replica(terms=Terms(operations_s=1e9)) for _ in range(2)]
+    ids = [f"song-{n}" for n in range(8)]
+    for job_id in ids:
+        world.jobs.submit("render", id=job_id)
+    late: list[Notice] = []
+    for _ in range(60):
+        what = rng.random()
+        world.publisher.is_mute = rng.random() < 0.2
+        world.publisher.is_down = rng.random() < 0.1
+        job_id = rng.choice(ids)
+        if what < 0.35:
+            _go_on(world, job_id)
+        elif what < 0.45 and world.publisher.sent:
+            world.bus.publisher().publish(rng.choices(world.publisher.sent, k=5))
+        elif what < 0.5 and world.publisher.sent:
+            late.append(rng.choice(world.publisher.sent))
+        elif what < 0.53:
+            world.bus.delete(SUBSCRIPTION)
+            world.bus.create(SUBSCRIPTION) if rng.random() < 0.3 else None
+        elif what < 0.58:
+            replicas[rng.randrange(2)] = world.replica(terms=Terms(operations_s=1e9))  # the one before is dead
+            world.time.now += rng.choice([0, 25])
+        elif what < 0.62:
+            world.jobs.delete(job_id)
+        elif what < 0.68:
+            rng.choice(replicas).sweeper.hurry()
+        elif what < 0.72:
+            rng.choice(replicas).sweeper.step()
+        else:
+            rng.choice(replicas).turn(rng.choice([0.1, 0.5, 3.0]))
+    world.publisher.is_mute = world.publisher.is_down = False
+    world.bus.publisher().publish(late)
+    world.time.now += 60
+    for replica in replicas:
+        replica.settle()
+    world.time.now += 60
+    replicas[0].sweep()
+    replicas[0].arrears.pay()
+    replicas[1].settle()
+
+    assert world.is_right()
+    assert set(world.events()) <= set(got())
+
+
+def _go_on(world: Clouded, job_id: str) -> None:
+    """Take a job a step further, if it lives."""
+    try:
+        if world.jobs.job(job_id).state == "succeeded":
+            world.jobs.rerun(job_id)
+        else:
+            with world.jobs.attempt(job_id):
+                pass
+    except JobEventsError:
+        return

@@ -97,6 +97,7 @@ def test_the_service_keeps_the_views_in_step(jobs: Jobs, running: ProjectorServi
     assert running.condition().ok
 
 
+@pytest.mark.slow
 def test_what_was_there_before_the_subscription_is_found(jobs: Jobs) -> None:
     """A new subscription has the sweep go through everything at once."""
     work(jobs, 5, "old")
@@ -214,6 +215,7 @@ def test_once_without_a_bus(jobevents: CommandLine, tmp_path: Path) -> None:
         assert is_right(jobs)
 
 
+@pytest.mark.slow
 def test_once_takes_what_waits(pubsub_server: PubSubServer, topic: str, jobevents: CommandLine, tmp_path: Path) -> None:
     """Messages that wait are acknowledged, and what was published before the subscription is found."""
     url = f"file://{tmp_path}/log?topic={topic}"
@@ -355,3 +357,28 @@ def test_what_the_sweep_alone_found_is_let_go_of() -> None:
         finally:
             made.stop()
             thread.join(20)
+
+
+@pytest.mark.slow
+def test_topic_and_subscription_lost_together(pubsub_server: PubSubServer, topic: str, tmp_path: Path) -> None:
+    """An emulator that was started anew has neither: both are made again, and what was published meanwhile is found."""
+    pubsub_server.topics.add(topic)
+    with connect(f"file://{tmp_path}/log?topic={topic}") as jobs:
+        made = service(jobs, "p", create=True, terms=Terms(open_s=0.5, calm_s=0.5, operations_s=100_000))
+        thread = threading.Thread(target=made.run)
+        thread.start()
+        try:
+            work(jobs, 2, "before")
+            until(lambda: is_right(jobs))
+            with pubsub_server._changed:
+                pubsub_server.topics.clear()
+                pubsub_server.subscriptions.clear()
+            work(jobs, 2, "meanwhile")
+            until(lambda: is_right(jobs), seconds=60)
+            work(jobs, 2, "after")
+            until(lambda: is_right(jobs), seconds=60)
+        finally:
+            made.stop()
+            thread.join(20)
+
+    assert jobs.counts.snapshot()["subscription_recreated"] >= 2

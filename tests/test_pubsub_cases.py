@@ -158,6 +158,7 @@ def test_prj_12_a_rebuild_publishes_nothing(tmp_path: Path) -> None:
     assert [] == bus.subscriber("all").pull(100, 0)
 
 
+@pytest.mark.slow
 def test_del_07_an_error_of_one_event_is_not_swallowed(pubsub_server: PubSubServer, topic: str, tmp_path: Path) -> None:
     """DEL-07: the bad event is parked with its error, counted and acknowledged; others go on; none is delivered for ever."""
     pubsub_server.topics.add(topic)
@@ -194,6 +195,7 @@ with connect(sys.argv[1]) as jobs:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["normal", "raise", "sigterm", "unclosed"])
 @pytest.mark.parametrize("log", ["file://{}/log?topic={}", "sqlite:///{}/jobs.db?synchronous=normal&topic={}"])
 def test_del_09_a_process_that_ends_sends_what_it_has(
