@@ -33,8 +33,8 @@ def erase(
 ) -> None:
     """Say what is there of a job, or with --yes remove all of it for good, and print a receipt. The id never comes back.
 
-    The events below the tombstone go, log lines, status, artifacts under jobs/ID/, and parked and rebuilt copies. An SQLite
-    file is written anew so that its bytes go, too. Repeatable, also after it was interrupted.
+    The events below the tombstone go, log lines, status, artifacts under jobs/ID/, and parked, rebuilt and archived copies. An
+    SQLite file is written anew so that its bytes go, too. Repeatable, also after it was interrupted.
     """
     if bool(job_id) == unfinished:
         raise InvalidValue("name the job, or give --unfinished")
@@ -53,7 +53,7 @@ def erase(
 
 def _erase(jobs: "Jobs", work: "Erasing", ids: list[str], reason: str, actor: str | None) -> "list[Receipt]":
     receipts = [work.erase(one, jobs.by(actor, reason), scrub=False) for one in ids]
-    notes = work.scrub() if receipts else []
+    notes = work.scrub(ids) if receipts else []
     for receipt in receipts:
         receipt.notes = [*notes, *receipt.notes]
     return receipts
@@ -61,6 +61,7 @@ def _erase(jobs: "Jobs", work: "Erasing", ids: list[str], reason: str, actor: st
 
 def _show(receipt: "Receipt", *, done: bool) -> None:
     what = [f"{receipt.events} events", f"{receipt.lines} log lines"]
+    what += [f"{receipt.archived} archived events"] if receipt.archived else []
     what += [f"{count} {kind}" for kind, count in sorted(receipt.blobs.items())]
     verb = "erased" if receipt.is_done else "to be erased"
     console.out.print(console.plain(f"{receipt.job_id}: {', '.join(what)} {verb}"), soft_wrap=True)

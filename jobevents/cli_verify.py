@@ -10,10 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from jobevents import console, files, wiring_builds
+from jobevents import console, files, wiring, wiring_builds
 from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError
-from jobevents.opening import extra
 
 if TYPE_CHECKING:
     from jobevents.jobs import Jobs
@@ -103,13 +102,12 @@ def verify(
 
 def _others(jobs: "Jobs") -> "list[Check]":
     """Return the check of the archive, where there is one."""
-    if next(jobs.blobs.list(jobs.blob_name("segments/v1/")), None) is None:
+    archive = wiring.archive(jobs)
+    if archive is None:
         return []
-    with extra("analytics"):
-        from projections.archive import Archive
-        from projections.archivecheck import ArchiveCheck
+    from projections.archivecheck import ArchiveCheck
 
-    return [ArchiveCheck(Archive(jobs.blobs, jobs.prefix))]
+    return [ArchiveCheck(archive)]
 
 
 def _write_root(path: Path, root: "Root") -> None:

@@ -5,9 +5,9 @@ repeatable: the tombstone, the mark of the erasure, the events below it and what
 the storage.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -38,11 +38,24 @@ class Receipt(msgspec.Struct, kw_only=True):
     events: int = 0  # below the tombstone
     lines: int = 0  # of the job's log
     blobs: dict[str, int] = {}  # what -> how many
+    archived: int = 0  # events in segments of the archive, which are written anew without them
     at: datetime | None = None  # when it was asked for first
     actor: str = ""
     reason: str = ""
     ripe_at: datetime | None = None  # when the events may be taken out; ask again then
     notes: list[str] = []  # what is left to others
+
+
+class Copies(Protocol):
+    """Copies of many jobs' events, such as an archive's."""
+
+    def count(self, job_ids: Collection[str]) -> int:
+        """Return how many events of these jobs are there."""
+        ...
+
+    def forget(self, job_ids: Collection[str]) -> int:
+        """Take them out for good; repeatable."""
+        ...
 
 
 class Erasing(msgspec.Struct, frozen=True):
@@ -52,6 +65,7 @@ class Erasing(msgspec.Struct, frozen=True):
     run_logs: LogTable
     blobs: Blobs
     remains: Remains
+    copies: Copies | None = None  # None: there are none
 
     @property
     def eraser(self) -> Eraser:
@@ -78,6 +92,7 @@ class Erasing(msgspec.Struct, frozen=True):
             events=len(records) - is_deleted,
             lines=len(self.run_logs.logs(job_id)),
             blobs=_counted(self.remains(job_id)),
+            archived=self.copies.count([job_id]) if self.copies else 0,
             at=known.at if known else None,
             actor=known.actor if known else "",
             reason=known.reason if known else "",
@@ -87,7 +102,8 @@ class Erasing(msgspec.Struct, frozen=True):
         """Erase a job, also one that was deleted before; repeatable, and to be repeated after a crash.
 
         Args:
-            scrub: make the bytes unreadable in the storage too; to be done once for several jobs.
+            scrub: take it out of copies, and make the bytes unreadable in the storage too; else both are to be done once for
+                several jobs.
 
         Raises:
             NotFound: there never was such a job.
@@ -113,11 +129,13 @@ class Erasing(msgspec.Struct, frozen=True):
         receipt.ripe_at = self.emitter.clock() + timedelta(seconds=wait_s) if wait_s else None
         receipt.tombstone, receipt.chain = asked.version, asked.chain
         receipt.at, receipt.actor, receipt.reason = asked.at, asked.actor, asked.reason
-        receipt.notes = [*(self.scrub() if scrub else []), NOT_REACHED]
+        receipt.notes = [*(self.scrub([job_id]) if scrub else []), NOT_REACHED]
         return receipt
 
-    def scrub(self) -> list[str]:
-        """Make what was taken out unreadable in the storage; return what is left to others."""
+    def scrub(self, job_ids: Collection[str]) -> list[str]:
+        """Take jobs out of copies, and make what was taken out unreadable in the storage; return what is left to others."""
+        if self.copies is not None:
+            self.copies.forget(job_ids)
         beside: Callable[[], list[str]] | None = getattr(self.blobs, "scrub", None)
         return [*self.eraser.scrub(), *(beside() if beside else [])]
 

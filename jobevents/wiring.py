@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jobevents.jobs import Jobs
     from jobevents.opening import Capture
     from jobevents.tasks import Dispatch
+    from projections.archive import Archive
     from projections.positions import Positions
     from projections.projector import Follower, Projector
     from projections.rebuild import Builder, Rebuilt
@@ -259,6 +260,20 @@ def view(
             return IndexView(jobs.blobs, prefix)
         case _:
             raise Misconfigured(f"no such view name={name!r}; use one of {', '.join(VIEWS)}")
+
+
+def archive(jobs: "Jobs") -> "Archive | None":
+    """Return the log's archive; None when nothing was ever archived: one list.
+
+    Raises:
+        Misconfigured: there is one, and what reads it is not installed.
+    """
+    if next(jobs.blobs.list(jobs.blob_name("segments/v1/")), None) is None:
+        return None
+    with extra("analytics"):
+        from projections.archive import Archive
+
+    return Archive(jobs.blobs, jobs.prefix)
 
 
 def ddl(url: str, tables: tuple[str, str] | None = None) -> str:

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from jobevents import wiring
+
 if TYPE_CHECKING:
     from jobevents.erasing import Erasing
     from jobevents.jobs import Jobs
@@ -17,4 +19,10 @@ def erasing(jobs: "Jobs") -> "Erasing":
     from projections.remains import remains
 
     eraser_of(jobs.log)
-    return Erasing(jobs.emitter, jobs.run_logs, jobs.blobs, lambda job_id: remains(jobs.blobs, jobs.prefix, job_id))
+    return Erasing(
+        jobs.emitter,
+        jobs.run_logs,
+        jobs.blobs,
+        lambda job_id: remains(jobs.blobs, jobs.prefix, job_id),
+        copies=wiring.archive(jobs),
+    )

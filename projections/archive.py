@@ -18,7 +18,7 @@ import msgspec
 
 from jobevents.blobs import ABSENT, Blobs
 from jobevents.errors import Conflict, Corrupt, NotFound
-from jobevents.job import DELETED, fold
+from jobevents.job import fold
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog, Record
 from projections.folding import read
@@ -100,7 +100,7 @@ class Archive:
     def extend(
         self, log: EventLog, *, events: int = SEGMENT_EVENTS, on_progress: OnProgress = lambda _, __: None
     ) -> Archived:
-        """Archive the jobs that are final, and what was added to those that are archived and are final again.
+        """Archive the jobs that are final, and what was added to those that are archived and are final again; none deleted.
 
         Repeatable; what a crash leaves are segments that no manifest names, which the next run writes again.
 
@@ -132,7 +132,7 @@ class Archive:
         except Exception:  # noqa: BLE001  # whatever it is, verify names it: such a history stays where it is
             done.unreadable += 1
             return False
-        return job.is_final() or job.state == DELETED
+        return job.is_final()  # what was deleted may be about to be erased
 
     def _add(self, records: list[Record], done: Archived) -> None:
         if not records:
@@ -190,7 +190,7 @@ class Archive:
             Conflict: others archive all the time. Unavailable, PermissionDenied, Corrupt: what the store says.
         """
         gone = 0
-        for segment in self.segments():
+        for segment in self._that_may_hold(job_ids):
             records = self.read(segment)
             kept = [one for one in records if one.job_id not in job_ids]
             if len(kept) == len(records):
@@ -200,6 +200,18 @@ class Archive:
             self._blobs.delete(self._root + segment.name)
             gone += len(records) - len(kept)
         return gone
+
+    def count(self, job_ids: Collection[str]) -> int:
+        """Return how many events of these jobs are archived. Raises: as `read`."""
+        return sum(one.job_id in job_ids for segment in self._that_may_hold(job_ids) for one in self.read(segment))
+
+    def _that_may_hold(self, job_ids: Collection[str]) -> list[Segment]:
+        wanted = [job_id.encode() for job_id in job_ids]
+        return [
+            segment
+            for segment in self.segments()
+            if any(segment.first.encode() <= job_id <= segment.last.encode() for job_id in wanted)
+        ]
 
     def histories(self, log: EventLog) -> Iterator[Record]:
         """Yield every job's events, one job after the other, by version: from the segments, and the log where it goes on.

@@ -32,6 +32,7 @@ class Segment(msgspec.Struct, frozen=True):
 
     name: str  # of its blob, below the archive
     first: str  # the job that comes first in it
+    last: str  # and last
     jobs: int
     events: int
     digest: str  # `codec.Digest` over its events
@@ -86,7 +87,9 @@ def heads(data: bytes, name: str) -> dict[str, int]:
 
 def describe(records: Sequence[Record], name: str, digest: str) -> Segment:
     """Return what a manifest says of events."""
-    return Segment(name, records[0].job_id, len({one.job_id for one in records}), len(records), digest)
+    return Segment(
+        name, records[0].job_id, records[-1].job_id, len({one.job_id for one in records}), len(records), digest
+    )
 
 
 def digest_of(records: Iterable[Record]) -> str:
