@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from benchmarks.model import AtLeast, Contender, Hold, Place, Row, Sizes, Under, Unit
 
-_THREADS = 4  # handlers at once in a process over SQLite: what a runner of ours has unless told
+_THREADS = 10  # handlers at once in a process over SQLite: what a runner of ours has unless told
 _CONCURRENCY = 10  # over Postgres: what SAQ's workers have unless told
 
 

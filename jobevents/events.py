@@ -178,6 +178,19 @@ AnyEvent: TypeAlias = (
 EVENT_TYPES: Mapping[str, type[Event]] = {cls.__name__: cls for cls in AnyEvent.__args__}
 
 
+_ID_BYTES = 12
+_DRAWN_AT_ONCE = 256  # ids: asking the OS lets go of the interpreter, and mostly another thread gets it
+_drawn: list[str] = []  # ids that are not given out yet; taking one is atomic
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drawn.clear)  # they are the parent's
+
+
 def new_event_id() -> str:
     """Return a fresh event id: 24 hexadecimal digits from the OS."""
-    return os.urandom(12).hex()
+    try:
+        return _drawn.pop()
+    except IndexError:
+        drawn = os.urandom(_ID_BYTES * _DRAWN_AT_ONCE).hex()
+        size = 2 * _ID_BYTES
+        _drawn.extend(drawn[at : at + size] for at in range(size, len(drawn), size))
+        return drawn[:size]
