@@ -1,5 +1,8 @@
 """The rows, and what must hold between their contenders. Names are kept: `--compare` finds a row by its name."""
 
+from collections.abc import Callable
+from typing import Any
+
 from benchmarks.analytics_rows import ANALYTICS_HOLDS, ANALYTICS_ROWS
 from benchmarks.history_rows import HISTORY_HOLDS, HISTORY_ROWS
 from benchmarks.model import AtLeast, Contender, Hold, Place, Row, Sizes, Under
@@ -14,6 +17,28 @@ _MANY = Sizes(1, 25, 101)  # short ones: a disk that others use is slow for mome
 _FULL = "FULL: a commit survives a power cut"
 _READ = "none: nothing is written"
 
+
+def _contenders_of(module: str) -> Callable[..., Contender]:
+    """Return what makes a contender of a module of ours: name, function, what it does, and what else a Contender has."""
+
+    def contender(name: str, function: str, what: str, **more: Any) -> Contender:  # Any: as Contender's
+        return Contender(name, f"benchmarks.{module}:{function}", what, **more)
+
+    return contender
+
+
+_append = _contenders_of("append")
+_reading = _contenders_of("reading")
+_projecting = _contenders_of("projecting")
+_rebuilding = _contenders_of("rebuilding")
+_pages = _contenders_of("pages")
+_statuses = _contenders_of("statuses")
+_caching = _contenders_of("caching")
+_caching_peer = _contenders_of("caching_peer")
+_guard = _contenders_of("guard")
+_imports = _contenders_of("imports")
+_storage = _contenders_of("storage")
+
 ROWS: tuple[Row, ...] = (
     Row(
         "append-one",
@@ -23,14 +48,10 @@ ROWS: tuple[Row, ...] = (
         "what every transition of a job costs its worker",
         Sizes(20, 50, 200),
         (
-            Contender(
-                "ours", "benchmarks.append:ours_one", "EventLog.append of an event made before, with its job's row"
-            ),
-            Contender("limit", "benchmarks.append:limit_one", "the same two rows made before, a bare connection"),
-            Contender("ours, emitter", "benchmarks.append:emitter_one", "Emitter.change: fold and check besides"),
-            Contender(
-                "peer", "benchmarks.append:peer_one", "eventsourcing's SQLite recorder, JSON; no row of the state"
-            ),
+            _append("ours", "ours_one", "EventLog.append of an event made before, with its job's row"),
+            _append("limit", "limit_one", "the same two rows made before, a bare connection"),
+            _append("ours, emitter", "emitter_one", "Emitter.change: fold and check besides"),
+            _append("peer", "peer_one", "eventsourcing's SQLite recorder, JSON; no row of the state"),
         ),
         repetitions=_MANY,
     ),
@@ -42,9 +63,9 @@ ROWS: tuple[Row, ...] = (
         "imports, and the submission of many jobs",
         Sizes(200, 5000, 50_000),
         (
-            Contender("ours", "benchmarks.append:ours_hundred", "EventLog.append with the rows of their jobs"),
-            Contender("limit", "benchmarks.append:limit_hundred", "the same rows made before, a bare connection"),
-            Contender("peer", "benchmarks.append:peer_hundred", "eventsourcing's SQLite recorder, JSON"),
+            _append("ours", "ours_hundred", "EventLog.append with the rows of their jobs"),
+            _append("limit", "limit_hundred", "the same rows made before, a bare connection"),
+            _append("peer", "peer_hundred", "eventsourcing's SQLite recorder, JSON"),
         ),
     ),
     Row(
@@ -55,9 +76,9 @@ ROWS: tuple[Row, ...] = (
         "a worker process with several jobs at a time",
         Sizes(40, 400, 1600),
         (
-            Contender("ours", "benchmarks.append:ours_threads", "Emitter.change in each thread; commits are shared"),
-            Contender("limit", "benchmarks.append:limit_threads", "8 events a commit in one bare loop"),
-            Contender("peer", "benchmarks.append:peer_threads", "eventsourcing's SQLite recorder, JSON"),
+            _append("ours", "ours_threads", "Emitter.change in each thread; commits are shared"),
+            _append("limit", "limit_threads", "8 events a commit in one bare loop"),
+            _append("peer", "peer_threads", "eventsourcing's SQLite recorder, JSON"),
         ),
         repetitions=_MANY,
     ),
@@ -69,11 +90,11 @@ ROWS: tuple[Row, ...] = (
         "a job that this process has not seen yet: a guard, a command, a page of details",
         Sizes(2000, 20_000, 200_000),
         (
-            Contender("ours", "benchmarks.reading:ours_job", "EventLog.read and fold", prepare=_HISTORY_20),
-            Contender("limit", "benchmarks.reading:limit_job", "SELECT and msgspec decode", prepare=_HISTORY_20),
-            Contender(
+            _reading("ours", "ours_job", "EventLog.read and fold", prepare=_HISTORY_20),
+            _reading("limit", "limit_job", "SELECT and msgspec decode", prepare=_HISTORY_20),
+            _reading(
                 "peer",
-                "benchmarks.reading:peer_job",
+                "peer_job",
                 "eventsourcing's repository.get of an Aggregate",
                 prepare="benchmarks.histories:aggregates_of_20",
                 sizes=Sizes(2000, 4000, 20_000),
@@ -88,11 +109,11 @@ ROWS: tuple[Row, ...] = (
         "rebuilds, replays and exports",
         Sizes(2000, 50_000, 1_000_000),
         (
-            Contender("ours", "benchmarks.reading:ours_all", "EventLog.scan and Record.event", prepare=_HISTORY_5),
-            Contender("limit", "benchmarks.reading:limit_all", "one SELECT and msgspec decode", prepare=_HISTORY_5),
-            Contender(
+            _reading("ours", "ours_all", "EventLog.scan and Record.event", prepare=_HISTORY_5),
+            _reading("limit", "limit_all", "one SELECT and msgspec decode", prepare=_HISTORY_5),
+            _reading(
                 "peer",
-                "benchmarks.reading:peer_all",
+                "peer_all",
                 "eventsourcing's select_notifications and JSON mapper",
                 prepare="benchmarks.histories:aggregates_of_20",
                 sizes=Sizes(2000, 4000, 20_000),
@@ -107,18 +128,16 @@ ROWS: tuple[Row, ...] = (
         "how far what people see is behind, and how soon a view is there again",
         Sizes(1000, 20_000, 200_000),
         (
-            Contender(
-                "ours", "benchmarks.projecting:ours", "projector with StatusView on SqliteBlobs", prepare=_HISTORY_5
-            ),
-            Contender(
+            _projecting("ours", "ours", "projector with StatusView on SqliteBlobs", prepare=_HISTORY_5),
+            _projecting(
                 "limit",
-                "benchmarks.projecting:limit",
+                "limit",
                 "bare SELECT, decode, fold, UPSERT, a commit each 1,000 events",
                 prepare=_HISTORY_5,
             ),
-            Contender(
+            _projecting(
                 "peer",
-                "benchmarks.projecting:peer",
+                "peer",
                 "eventsourcing's ProjectionRunner, counting, from memory",
                 sizes=Sizes(20, 200, 2000),
             ),
@@ -132,15 +151,15 @@ ROWS: tuple[Row, ...] = (
         "a view that was lost, or new code of one; in a container of half a gigabyte",
         Sizes(1000, 100_000, 1_000_000),
         (
-            Contender(
+            _rebuilding(
                 "ours",
-                "benchmarks.rebuilding:ours",
+                "ours",
                 "wiring.rebuild of statuses and index, then swapped in",
                 prepare=_HISTORY_5,
             ),
-            Contender(
+            _projecting(
                 "limit",
-                "benchmarks.projecting:limit",
+                "limit",
                 "bare SELECT, decode, fold, UPSERT; all jobs in memory, nothing compared",
                 prepare=_HISTORY_5,
             ),
@@ -154,18 +173,14 @@ ROWS: tuple[Row, ...] = (
         "what a list costs, however long the history is",
         Sizes(5000, 1_000_000, 1_000_000),
         (
-            Contender(
-                "ours", "benchmarks.pages:ours", "Index.page over files, its chunk read each time", prepare=_INDEX
-            ),
-            Contender("ours, few", "benchmarks.pages:ours", "the same", prepare=_INDEX, sizes=_FEW),
-            Contender(
-                "ours, cached", "benchmarks.pages:ours_cached", "Index.page with its cache of 64 chunks", prepare=_INDEX
-            ),
-            Contender("ours, cached, few", "benchmarks.pages:ours_cached", "the same", prepare=_INDEX, sizes=_FEW),
-            Contender("limit", "benchmarks.pages:limit", "a slice of a sorted list in memory"),
-            Contender("peer", "benchmarks.pages:peer", "SQLite count(*), LIMIT and OFFSET", prepare=_TABLE),
-            Contender("peer, few", "benchmarks.pages:peer", "the same", prepare=_TABLE, sizes=_FEW),
-            Contender("peer, sorting", "benchmarks.pages:sorting", "select_ids: the list is sorted each time"),
+            _pages("ours", "ours", "Index.page over files, its chunk read each time", prepare=_INDEX),
+            _pages("ours, few", "ours", "the same", prepare=_INDEX, sizes=_FEW),
+            _pages("ours, cached", "ours_cached", "Index.page with its cache of 64 chunks", prepare=_INDEX),
+            _pages("ours, cached, few", "ours_cached", "the same", prepare=_INDEX, sizes=_FEW),
+            _pages("limit", "limit", "a slice of a sorted list in memory"),
+            _pages("peer", "peer", "SQLite count(*), LIMIT and OFFSET", prepare=_TABLE),
+            _pages("peer, few", "peer", "the same", prepare=_TABLE, sizes=_FEW),
+            _pages("peer, sorting", "sorting", "select_ids: the list is sorted each time"),
         ),
     ),
     Row(
@@ -176,9 +191,9 @@ ROWS: tuple[Row, ...] = (
         "every event that a projector shows",
         Sizes(100, 20_000, 200_000),
         (
-            Contender("ours", "benchmarks.statuses:ours_encode", "status.encode: checked, and byte for byte as Go's"),
-            Contender("limit", "benchmarks.statuses:limit_encode", "msgspec over a bare Struct"),
-            Contender("peer", "benchmarks.statuses:peer_encode", "json over a dataclass"),
+            _statuses("ours", "ours_encode", "status.encode: checked, and byte for byte as Go's"),
+            _statuses("limit", "limit_encode", "msgspec over a bare Struct"),
+            _statuses("peer", "peer_encode", "json over a dataclass"),
         ),
     ),
     Row(
@@ -189,9 +204,9 @@ ROWS: tuple[Row, ...] = (
         "every row of a page",
         Sizes(100, 20_000, 200_000),
         (
-            Contender("ours", "benchmarks.statuses:ours_decode", "status.decode: as leniently as Go"),
-            Contender("limit", "benchmarks.statuses:limit_decode", "msgspec into a bare Struct"),
-            Contender("peer", "benchmarks.statuses:peer_decode", "json into a dataclass"),
+            _statuses("ours", "ours_decode", "status.decode: as leniently as Go"),
+            _statuses("limit", "limit_decode", "msgspec into a bare Struct"),
+            _statuses("peer", "peer_decode", "json into a dataclass"),
         ),
     ),
     Row(
@@ -202,9 +217,9 @@ ROWS: tuple[Row, ...] = (
         "every row of a page that was shown before",
         Sizes(110, 110_000, 1_100_000),
         (
-            Contender("ours", "benchmarks.caching:ours", "TTLCache, ids in any spelling"),
-            Contender("limit", "benchmarks.caching:limit", "a dict under a lock"),
-            Contender("peer", "benchmarks.caching_peer:peer", "cachetools.TTLCache under a lock", needs="cachetools"),
+            _caching("ours", "ours", "TTLCache, ids in any spelling"),
+            _caching("limit", "limit", "a dict under a lock"),
+            _caching_peer("peer", "peer", "cachetools.TTLCache under a lock", needs="cachetools"),
         ),
     ),
     Row(
@@ -215,11 +230,9 @@ ROWS: tuple[Row, ...] = (
         "a task queue delivers at least once",
         Sizes(500, 50_000, 500_000),
         (
-            Contender("ours", "benchmarks.guard:ours", "jobs.attempt, in a process new to the job", prepare=_HISTORY_5),
-            Contender(
-                "ours, again", "benchmarks.guard:ours_again", "jobs.attempt, job seen before", prepare=_HISTORY_5
-            ),
-            Contender("limit", "benchmarks.guard:limit", "SELECT of its state by key", prepare=_HISTORY_5),
+            _guard("ours", "ours", "jobs.attempt, in a process new to the job", prepare=_HISTORY_5),
+            _guard("ours, again", "ours_again", "jobs.attempt, job seen before", prepare=_HISTORY_5),
+            _guard("limit", "limit", "SELECT of its state by key", prepare=_HISTORY_5),
         ),
     ),
     Row(
@@ -230,9 +243,9 @@ ROWS: tuple[Row, ...] = (
         "every command, and every cold start of a container",
         Sizes(1, 3, 10),
         (
-            Contender("ours", "benchmarks.imports:ours", "import jobevents; no module of google, typer or rich"),
-            Contender("limit", "benchmarks.imports:limit", "pass"),
-            Contender("peer", "benchmarks.imports:peer", "import eventsourcing.application"),
+            _imports("ours", "ours", "import jobevents; no module of google, typer or rich"),
+            _imports("limit", "limit", "pass"),
+            _imports("peer", "peer", "import eventsourcing.application"),
         ),
     ),
     Row(
@@ -243,11 +256,9 @@ ROWS: tuple[Row, ...] = (
         "what a year of history takes",
         Sizes(500, 50_000, 500_000),
         (
-            Contender(
-                "ours", "benchmarks.storage:ours", "events, slots, the run's row and indexes", prepare=_HISTORY_5
-            ),
-            Contender("limit", "benchmarks.storage:limit", "the stored bodies and chains alone", prepare=_HISTORY_5),
-            Contender("peer", "benchmarks.storage:peer", "eventsourcing's SQLite recorder, JSON; no row of the state"),
+            _storage("ours", "ours", "events, slots, the run's row and indexes", prepare=_HISTORY_5),
+            _storage("limit", "limit", "the stored bodies and chains alone", prepare=_HISTORY_5),
+            _storage("peer", "peer", "eventsourcing's SQLite recorder, JSON; no row of the state"),
         ),
         unit="bytes",
     ),
