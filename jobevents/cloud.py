@@ -70,6 +70,7 @@ class Bucket:
         *,
         once: Blobs | None = None,
         backoff: Backoff | None = None,
+        patience: Backoff | None = None,
         threads: int = 16,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -78,6 +79,7 @@ class Bucket:
         Args:
             once: the same store, where a `put` is one request; see BlobRecorder.
             backoff: how an append is tried again.
+            patience: how to wait for the job that has just taken an idempotency key.
             threads: requests under way at once for one page, history or scan.
         """
         from projections.index import Index
@@ -90,7 +92,7 @@ class Bucket:
         self._blobs = blobs
         self._prefix = prefix
         self._emitter: Emitter | None = None
-        self.keys = BlobKeys(blobs, names, floors, store_clock, fan, self._load)
+        self.keys = BlobKeys(blobs, names, floors, store_clock, fan, self._load, patience=patience)
         self.run_logs = BlobRunLogs(blobs, names, fan, load=self._load, cached=self._cached)
         self.recorder.at_append = (self.keys, self.run_logs)
         self.runs = BlobRuns(index, self.keys, self._load, fan, cached=self._cached, monotonic=monotonic)

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from jobevents.backends.blobkeys import AWAIT_S
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blob, BlobEntry, Blobs
 from jobevents.cloud import Bucket
@@ -25,7 +26,10 @@ def bucket_jobs(
     time = time or FakeTime()
     once = options.pop("once", None)
     backoff = Backoff(sleep=time.sleep, clock=time.clock)
-    bucket = Bucket(blobs, prefix, once=once, backoff=backoff, threads=threads, monotonic=clock.monotonic)
+    patience = Backoff(deadline_s=AWAIT_S, sleep=time.sleep, clock=time.clock)
+    bucket = Bucket(
+        blobs, prefix, once=once, backoff=backoff, patience=patience, threads=threads, monotonic=clock.monotonic
+    )
     emitter = Emitter(EventLog(bucket.recorder, bucket.recorder.translate), clock=clock)
     jobs = Jobs(
         emitter,

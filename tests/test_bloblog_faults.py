@@ -591,6 +591,21 @@ def test_a_holder_that_begins_while_it_is_looked_at_keeps_its_key(jobs: Jobs, wi
     assert ("a", True) == (taken.value.job_id, any(call == ("get", name) for call in wire.calls))
 
 
+def test_a_submission_waits_for_the_job_that_has_just_taken_its_key(
+    jobs: Jobs, store: MemoryBlobs, clock: Clock, time: FakeTime
+) -> None:
+    """Between a key and its job's first event there is a moment: who comes then is told the job all the same."""
+    slow = Wire(store)
+    held = slow.hold("log/v1")
+    slow.refuse("put", "log/v1", times=1000)
+    with pytest.raises(AppendUnknown):
+        bucket_jobs(slow, clock).submit("render", {"song": 7}, id="a", key="k")
+    time.while_asleep = held.land
+
+    assert "a" == jobs.submit("render", {"song": 7}, id="b", key="k")
+    assert 1 == len(time.sleeps)
+
+
 def test_of_two_submissions_with_a_key_one_is_made(clock: Clock) -> None:
     """Whatever step of the one the other falls into."""
 

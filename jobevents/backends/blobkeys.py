@@ -7,6 +7,7 @@ again.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 from eventsourcing.persistence import StoredEvent
@@ -16,12 +17,14 @@ from jobevents.backends.blobclock import StoreClock
 from jobevents.backends.blobfloors import Floors
 from jobevents.backends.blobnames import Names
 from jobevents.backends.fan import Fan
+from jobevents.backoff import Backoff
 from jobevents.blobs import ABSENT, Blob, Blobs
 from jobevents.errors import Conflict, Corrupt, KeyTaken, NotFound
 from jobevents.events import JobRecorded
 from jobevents.job import DELETED, Job
 
 BEGIN_S = 60.0  # how long a holder may take to write its first event: an append gives up after 30 s
+AWAIT_S = 5.0  # for how long one waits for it, so that a submission with its key can be told which job that is
 HELD = 4096  # keys whose generation is remembered, so that to let go costs one request
 
 Load = Callable[[str], Job]
@@ -41,8 +44,19 @@ class BlobKeys:
     A job with a key costs two writes more, one without a key nothing.
     """
 
-    def __init__(self, blobs: Blobs, names: Names, floors: Floors, clock: StoreClock, fan: Fan, load: Load) -> None:
-        """Ask `load` how the job that holds a key is."""
+    def __init__(
+        self,
+        blobs: Blobs,
+        names: Names,
+        floors: Floors,
+        clock: StoreClock,
+        fan: Fan,
+        load: Load,
+        *,
+        patience: Backoff | None = None,
+    ) -> None:
+        """Ask `load` how the job that holds a key is, and wait with `patience` for one that is about to begin."""
+        self._patience = patience or Backoff(deadline_s=AWAIT_S, first_s=0.02, most_s=0.5)
         self._blobs = blobs
         self._names = names
         self._floors = floors
@@ -92,6 +106,7 @@ class BlobKeys:
         """Create the key's object, or take it over from a job that does not hold it any more; False when it is held."""
         name = self._names.key(job.name, job.key)
         generation = ABSENT
+        tries = self._patience.start()
         while True:
             try:
                 self._held[name] = self._put(name, job, generation)
@@ -104,23 +119,28 @@ class BlobKeys:
                 if said.job == job.job_id:
                     self._held[name] = blob.generation
                     return False
-                if self._is_held(said, blob):
+                standing = self._standing(said, blob)
+                if standing == "awaited" and tries.pause():
+                    generation = ABSENT  # it may have given the key back
+                elif standing != "free":
                     raise KeyTaken("idempotency key is taken", job_id=said.job, key=job.key) from None
-                generation = blob.generation
+                else:
+                    generation = blob.generation
             else:
                 return True
 
-    def _is_held(self, said: Holder, blob: Blob) -> bool:
-        """Tell whether a key is not to be taken over: its job has it, or may be about to begin.
+    def _standing(self, said: Holder, blob: Blob) -> Literal["held", "awaited", "free"]:
+        """Tell whether a key's job has it, may be about to begin, or neither: then the key may be taken over.
 
         From one look at the job, as it may begin between two.
         """
         job = self._load(said.job)
-        if job.version or self._may_begin(blob):
-            return not job.version or _has(job, said)
-        self._floors.raise_to(said.job, 1)  # who comes now finds it after its create, and takes that back
-        job = self._load(said.job)
-        return job.version > 0 and _has(job, said)
+        if not job.version:
+            if self._may_begin(blob):
+                return "awaited"
+            self._floors.raise_to(said.job, 1)  # who comes now finds it after its create, and takes that back
+            job = self._load(said.job)
+        return "held" if _has(job, said) else "free"
 
     def _may_begin(self, blob: Blob) -> bool:
         return (self._clock.now() - blob.stored_at).total_seconds() < BEGIN_S
