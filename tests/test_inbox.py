@@ -1,5 +1,6 @@
 """Jobs submitted in a caller's own transaction: there when it has committed, never when not; in a file, and in Postgres."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -11,7 +12,7 @@ import pytest
 
 from jobevents.commands import CancelOutcome
 from jobevents.desk import Inbox
-from jobevents.errors import Conflict, Gone, InvalidValue, KeyTaken, Misconfigured, NotFound
+from jobevents.errors import Conflict, Gone, InvalidValue, KeyTaken, Misconfigured, NotFound, Unavailable
 from jobevents.events import JobQueued, JobSkipped
 from jobevents.inbox import Intake
 from jobevents.jobs import Jobs
@@ -275,6 +276,41 @@ def test_what_is_known_before_is_said_before(jobs: Jobs, begin: Begin) -> None:
     with pytest.raises(InvalidValue):
         submit(max_attempts=0)
     assert [] == in_inbox(begin)
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_it_can_be_awaited(jobs: Jobs, begin: Begin, ends: str) -> None:
+    """From asyncio, too: in the caller's transaction, whose end decides, while the loop goes on."""
+
+    async def work() -> str:
+        return await jobs.aio.submit("render", {"song": 7}, connection=theirs)
+
+    theirs = begin()
+    job_id = asyncio.run(work())
+    before = taken(jobs.queue)
+    getattr(theirs, ends)()
+
+    assert [] == before
+    assert ([job_id] if ends == "commit" else []) == taken(jobs.queue)
+
+
+def test_a_connection_of_another_thread_is_misconfigured(tmp_path: Path) -> None:
+    """Those of sqlite3 are one thread's: the message says what to make it with, and the user's transaction is as it was."""
+    path = tmp_path / "jobs.db"
+    with connect(f"sqlite:///{path}") as jobs, closing(sqlite3.connect(path)) as theirs:
+        with pytest.raises(Misconfigured, match="check_same_thread=False"):
+            asyncio.run(jobs.aio.submit("render", connection=theirs))
+
+        assert not theirs.in_transaction
+
+
+def test_a_closed_connection_is_misconfigured(jobs: Jobs, begin: Begin) -> None:
+    """It is told apart from a database that is away: no other try changes it."""
+    theirs = begin()
+    theirs.close()
+
+    with pytest.raises((Misconfigured, Unavailable), match="closed"):
+        jobs.submit("render", connection=theirs)
 
 
 @pytest.mark.parametrize("connection", [object(), 7, Path()])

@@ -8,6 +8,7 @@ from jobevents.backends.sqlinbox import InboxStatements, ddl, run_by
 from jobevents.backends.sqliteerrors import translate
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.desk import Parcel
+from jobevents.errors import Misconfigured
 
 DDL: Final = ddl({"rising": "INTEGER", "rises": " AUTOINCREMENT", "text": "TEXT", "bytes": "BLOB"})
 _SQL: Final = InboxStatements()
@@ -23,6 +24,10 @@ class SqliteInbox:
     def put(self, connection: object, job_id: str, body: bytes) -> None:
         try:
             run_by(connection, sqlite3.Connection, _SQL.put, (job_id, body))
+        except sqlite3.ProgrammingError as error:  # of the module itself: it is closed, or another thread's
+            raise Misconfigured(
+                f"connection cannot be used here error={error}; for jobs.aio make it with check_same_thread=False"
+            ) from error
         except sqlite3.Error as error:
             raise translate(error, self._file.path) from error
 
