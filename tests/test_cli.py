@@ -592,7 +592,11 @@ def test_the_demo_needs_files(jobevents: CommandLine, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_ends_the_demo(tmp_path: Path) -> None:
     """A message, exit code 130, no traceback; what ran is given back, and the log is whole."""
-    process = start("demo", str(Path(typer.__file__).parent.parent), "--dir", "kept", cwd=tmp_path)
+    files = tmp_path / "files"
+    files.mkdir()
+    for n in range(2000):  # far more than are done until the signal comes
+        (files / f"{n}.txt").write_text(f"{n}\n" * 50)
+    process = start("demo", str(files), "--dir", "kept", cwd=tmp_path)
     database = tmp_path / "kept" / "jobs.db"
     deadline = time.monotonic() + 60
     while not _has_started(database) and time.monotonic() < deadline:
