@@ -262,7 +262,8 @@ class FileBlobs:
     """Blobs as plain files below a directory, right between threads and between processes.
 
     Other programs may read and overwrite the files; an overwrite is another generation, with empty metadata. Locks and
-    unfinished writes are in `root/.blobs`, one hidden record beside each file (see `sidecar`). A read takes no lock.
+    unfinished writes are in `root/.blobs`, one hidden record beside each file (see `sidecar`). A read takes no lock. Links to
+    directories below the root are refused. A root that is made here is its owner's alone: make it yourself to let others in.
     """
 
     min_write_interval_s = 0.0
@@ -271,7 +272,7 @@ class FileBlobs:
         """Use `root`, which the first write makes; put it on a local disk or one with working `flock`."""
         self._root = Path(root)
         self._unfinished = self._root / ".blobs" / "unfinished"
-        self._locks = files.Locks(self._root / ".blobs" / "locks")
+        self._locks = files.Locks(self._root / ".blobs" / "locks", private=self._root)
         self._cleaned_at = -_CLEAN_EVERY_S
         self._folds_case: bool | None = None
 
@@ -332,11 +333,14 @@ class FileBlobs:
                 raise errors.InvalidValue(f"name cannot be a file here name={name!r} element={element!r}")
             if os.name == "nt" and (set(element) & set('<>:"\\|?*') or element[-1] in " ."):
                 raise errors.InvalidValue(f"name cannot be a file on Windows name={name!r} element={element!r}")
-        return self._root / name
+        path = self._root / name
+        if link := files.link_above(path, below=self._root):  # which a list does not follow either
+            raise errors.PermissionDenied(f"name leads through a symbolic link name={name!r} link={str(link)!r}")
+        return path
 
     @contextlib.contextmanager
     def _write_aside(self, data: bytes) -> Iterator[Path]:
-        files.make_directories(self._unfinished)
+        files.make_directories(self._unfinished, private=self._root)
         aside = self._unfinished / files.new_token()
         try:
             files.write_new(aside, data)
@@ -350,7 +354,7 @@ class FileBlobs:
             self._check_spelling(name)
             if if_generation is not None:
                 check_generation(name, if_generation, _generation(path))
-            files.make_directories(path.parent)
+            files.make_directories(path.parent, private=self._root)
             if path.is_dir():
                 path.rmdir()  # left empty by a killed delete; a full one is refused
             sidecar.write_record(path, record, self._unfinished / files.new_token())

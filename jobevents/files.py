@@ -65,17 +65,27 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def make_directories(directory: Path) -> None:
-    """Make `directory` and what is missing above it, durably; cheap when it is there."""
+def make_directories(directory: Path, *, private: Path | None = None) -> None:
+    """Make `directory` and what is missing above it, durably, `private` for its owner alone; cheap when it is there."""
     if directory.is_dir():
         return
-    make_directories(directory.parent)
+    make_directories(directory.parent, private=private)
     with contextlib.suppress(FileExistsError):
-        directory.mkdir()
+        directory.mkdir(0o700 if directory == private else 0o777)
     with contextlib.suppress(FileNotFoundError):  # another has removed it again: the write that follows makes it anew
         if not stat.S_ISDIR(directory.stat().st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     sync_directory(directory.parent)
+
+
+def link_above(path: Path, *, below: Path) -> Path | None:
+    """Return the first symbolic link among the directories between a path and `below`; None when there is none."""
+    above = path.parent
+    while above != below:
+        if above.is_symlink():
+            return above
+        above = above.parent
+    return None
 
 
 def remove_empty(directory: Path, *, below: Path) -> None:
@@ -147,8 +157,10 @@ def walk(
 class Locks:
     """Exclusive locks by name, between threads and processes alike; the kernel frees those of a dead process."""
 
-    def __init__(self, directory: Path, *, deadline_s: float = 30.0) -> None:
+    def __init__(self, directory: Path, *, private: Path | None = None, deadline_s: float = 30.0) -> None:
+        """Keep the lock files in `directory`, made with what is missing above it, `private` for its owner alone."""
         self._directory = directory
+        self._private = private
         self._deadline_s = deadline_s
 
     @contextlib.contextmanager
@@ -169,7 +181,7 @@ class Locks:
 
     def _acquire(self, path: Path) -> int:
         give_up = time.monotonic() + self._deadline_s
-        make_directories(self._directory)
+        make_directories(self._directory, private=self._private)
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             try:

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from jobevents import boundary
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.errors import JobEventsError, Misconfigured, PermissionDenied, Unavailable
+from jobevents.presence import LONGEST_S, SHORTEST_S
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import AggregateRecorder
@@ -69,6 +70,26 @@ class Capture(NamedTuple):
 
     path: Path
     seal: Callable[[], None]  # refuses every write from then on
+
+
+def check_options(*, blobs: object, claim_s: object, poll_interval_s: object, **callables: object) -> None:
+    """Refuse what could not work, before anything is opened; the other options are checked by those who take them.
+
+    Raises:
+        Misconfigured: an option is of no use.
+    """
+    if (
+        blobs is not None
+        and not isinstance(blobs, str)
+        and not all(hasattr(blobs, name) for name in ("get", "put", "list"))
+    ):
+        raise Misconfigured(f"blobs must be Blobs or a URL such as file:///srv/jobs value={blobs!r:.100}")
+    for name, value, least in (("claim_s", claim_s, SHORTEST_S), ("poll_interval_s", poll_interval_s, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LONGEST_S:
+            raise Misconfigured(f"{name} must be seconds from {least:g} to {LONGEST_S:g} value={value!r:.100}")
+    for name, given in callables.items():
+        if given is not None and not callable(given):
+            raise Misconfigured(f"{name} must be something to call value={given!r:.100}")
 
 
 def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, poll_interval_s: float) -> Opened:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobevents import boundary, wiring_bus, wiring_dispatch
 from jobevents.blobs import Blobs, MemoryBlobs
 from jobevents.errors import Corrupt, Misconfigured
-from jobevents.opening import POSTGRES, checks_of, extra, no_more, open_files, open_gcs, open_log
+from jobevents.opening import POSTGRES, check_options, checks_of, extra, no_more, open_files, open_gcs, open_log
 from jobevents.workers import LEASE_S, identity
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def connect(
     from jobevents.jobs import Jobs
     from jobevents.log import EventLog
 
+    check_options(blobs=blobs, claim_s=claim_s, poll_interval_s=poll_interval_s, clock=clock, scrub=scrub)
     named = tables or ("job_runs", "job_run_logs")
     url, topic = wiring_bus.split_topic(url)
     opened = open_log(url, named, create=create, schema=schema, poll_interval_s=poll_interval_s)

@@ -40,6 +40,44 @@ def _names(blobs: FileBlobs, prefix: str = "", delimiter: str = "") -> list[str]
     return [entry.name for entry in blobs.list(prefix, delimiter=delimiter)]
 
 
+# who may read it
+
+
+def test_a_directory_made_here_is_its_owners_alone(blobs: FileBlobs, root: Path) -> None:
+    """Whatever the umask: statuses hold what jobs were asked for."""
+    blobs.put(NAME, b"{}")
+
+    assert 0o700 == root.stat().st_mode & 0o777
+
+
+def test_a_directory_that_is_there_stays_as_it_is(blobs: FileBlobs, root: Path) -> None:
+    """Who wants others to read makes it for them."""
+    root.mkdir(mode=0o755)
+    root.chmod(0o755)
+
+    blobs.put(NAME, b"{}")
+
+    assert 0o755 == root.stat().st_mode & 0o777
+    assert 0o777 & ~_umask() == (root / "jobs").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("link", ["jobs", NAME.rpartition("/")[0]])
+def test_a_link_out_of_the_root_is_not_followed(blobs: FileBlobs, root: Path, tmp_path: Path, link: str) -> None:
+    """A directory that somebody linked to another place: nothing is read, written or removed there, and it is said."""
+    outside = tmp_path / "outside" / NAME.split("/")[1]
+    outside.mkdir(parents=True)
+    (outside / "status.json").write_text("theirs")
+    (root / link).parent.mkdir(parents=True, exist_ok=True)
+    (root / link).symlink_to(outside if "/" in link else outside.parent, target_is_directory=True)
+
+    for call in (blobs.get, blobs.delete, lambda name: blobs.put(name, b"ours")):
+        with pytest.raises(PermissionDenied, match="symbolic link"):
+            call(NAME)
+
+    assert [] == _names(blobs)
+    assert "theirs" == (outside / "status.json").read_text()
+
+
 # beside other programs
 
 

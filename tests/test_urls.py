@@ -75,3 +75,45 @@ def test_no_message_holds_a_password(url: str) -> None:
         connect(url)
 
     assert "cret" not in str(refused.value)
+
+
+# options
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"blobs": Path("blobs")}, "blobs must be Blobs or a URL such as file:"),
+        ({"claim_s": -1}, "claim_s must be seconds from 0.1"),
+        ({"claim_s": 0}, "claim_s must be seconds from 0.1"),
+        ({"claim_s": "30"}, "claim_s must be seconds"),
+        ({"claim_s": float("nan")}, "claim_s must be seconds"),
+        ({"lease_s": -1}, "lease_s must be seconds"),
+        ({"poll_interval_s": -1}, "poll_interval_s must be seconds from 0 to"),
+        ({"poll_interval_s": True}, "poll_interval_s must be seconds"),
+        ({"clock": 7}, "clock must be something to call"),
+        ({"scrub": "password"}, "scrub must be something to call"),
+        ({"on_unreadable": "skip"}, "on_unreadable must be"),
+    ],
+)
+def test_an_option_that_cannot_work_is_told_at_once(option: dict[str, Any], says: str) -> None:
+    """Not when it is used for the first time; no file is made."""
+    with pytest.raises(Misconfigured, match=says):
+        connect("sqlite:///jobs.db", **option)
+
+    if "on_unreadable" not in option and "lease_s" not in option:
+        assert not Path("jobs.db").exists()
+
+
+def test_a_file_made_here_is_its_owners_alone() -> None:
+    """The database, and what SQLite makes beside it; one that is there stays as it is."""
+    Path("shared.db").touch(mode=0o644)
+    Path("shared.db").chmod(0o664)
+
+    with connect("sqlite:///new.db") as jobs, connect("sqlite:///shared.db", create=True):
+        jobs.submit("render")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in Path().glob("new.db*") if path.is_file()}
+
+    assert {"new.db", "new.db-wal", "new.db-shm"} == set(modes)
+    assert {0o600} == set(modes.values())
+    assert 0o664 == Path("shared.db").stat().st_mode & 0o777

@@ -15,6 +15,7 @@ import msgspec
 
 from jobevents import errors
 from jobevents.backends.sqliteerrors import translate
+from jobevents.backends.sqlitefile import make_private
 from jobevents.backends.sqlitescrub import scrub_file
 from jobevents.blobs import (
     ABSENT,
@@ -256,6 +257,7 @@ class _Connections:
     def _open(self) -> sqlite3.Connection:
         if not self._in_memory:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            make_private(Path(self._path))
         connection = sqlite3.connect(
             self._path, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
         )

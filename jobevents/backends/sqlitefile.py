@@ -4,6 +4,7 @@ Readers each borrow a connection and do not wait for writers (WAL). Writes go th
 with BEGIN IMMEDIATE: a transaction that reads first and writes later is refused when another process wrote in between.
 """
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -47,6 +48,12 @@ def real_path(path: Path | str) -> Path:
     if ":memory:" in str(path) or not str(path).strip():
         raise Misconfigured(f"path is no file path={str(path)!r}: for a log in memory use memory://")
     return Path(os.path.realpath(path))
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file for its owner alone, as SQLite then makes those beside it; one that is there stays as it is."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def connect(path: Path, mode: str = "rw", *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:

@@ -19,7 +19,7 @@ from jobevents.backends import (
 )
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
-from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, real_path
+from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, make_private, real_path
 from jobevents.errors import Misconfigured
 
 EVENTS: Final = "job_events"
@@ -102,6 +102,7 @@ def migrate(
     file = real_path(path)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        make_private(file)
         connection = connect(file, "rwc", lock_timeout_s=lock_timeout_s)
         try:
             _use_write_ahead_log(connection, lock_timeout_s)
