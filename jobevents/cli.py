@@ -213,7 +213,7 @@ def show(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) -
     """
     with open_jobs(url) as jobs:
         job = jobs.job(job_id) if as_of is None else cli_history.job_at(jobs, job_id, as_of)
-        last = jobs.log.head(job_id).version
+        last = job.version if as_of is None else len(jobs.log.read_raw(job_id))
     if console.wants_json(as_json):
         console.print_json(job)
         return

@@ -5,12 +5,16 @@ from functools import partial
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobevents import connect, wiring, wiring_builds
 from jobevents.errors import InvalidValue, NotFound
-from jobevents.events import JobAnnotated, JobFailed, JobProgressed, JobQueued, JobStarted, JobSucceeded
+from jobevents.events import Event, JobAnnotated, JobFailed, JobProgressed, JobQueued, JobStarted, JobSucceeded
+from jobevents.job import DELETED, fold
 from jobevents.jobs import Jobs
-from jobevents.records import status_name
+from jobevents.records import status_bytes, status_name
+from jobevents.testing.strategies import histories
 from projections.bulk import Bulk
 from projections.diff import Field, JobDiff, ViewsDiff, diff_indexes, diff_jobs, diff_statuses
 from projections.rebuild import list_kept
@@ -237,6 +241,31 @@ def test_what_puts_the_log_in_doubt_is_left_alone(clock: Clock) -> None:
             wiring_builds.mend(jobs, verify(jobs))
 
         assert before == generations(jobs)
+
+
+@given(histories(min_size=2), st.data())
+def test_the_event_that_is_named_is_the_one_since_which_history_says_so(
+    events: list[Event], data: st.DataObject
+) -> None:
+    """A field's event is the one with which the job came to say what the right side says, for the last time; it says so after
+    it, and did not before."""
+    if fold(events).state == DELETED:
+        return
+    with connect("memory://") as jobs:
+        for event in events:
+            jobs.log.append([msgspec.structs.replace(event, id=f"{event.version}")])
+        behind = msgspec.json.decode(status_bytes(fold(events[: data.draw(st.integers(1, len(events)))])))
+        jobs.blobs.put("left/jobs/job-1/status.json", msgspec.json.encode({**behind, "title": "by hand"}))
+        jobs.blobs.put("right/jobs/job-1/status.json", status_bytes(fold(events)))
+
+        found, total = compare(jobs, "left", "right")
+
+    says = [msgspec.json.decode(status_bytes(fold(events[:n]))) for n in range(1, len(events) + 1)]
+    assert 1 == total.differ
+    for field in found[0].fields:
+        assert field.right == says[-1].get(field.name) == says[field.version - 1].get(field.name)
+        assert field.version == 1 or says[field.version - 2].get(field.name) != field.right
+        assert field.type == events[field.version - 1].type
 
 
 queued = partial(make, JobQueued, version=1, name="render")
