@@ -176,13 +176,16 @@ def test_fault_22_permission_denied(jobs: Jobs, gcs_bucket: str, clock: Clock, g
     assert refused.value.__cause__ is not None
 
 
-def test_gcs_08_a_listing_that_breaks_is_no_short_history(jobs: Jobs, gcs_proxy: GcsProxy) -> None:
+def test_gcs_08_a_listing_that_breaks_is_no_short_history(
+    jobs: Jobs, gcs_blobs: GcsBlobs, gcs_proxy: GcsProxy, gcs_time: FakeTime, clock: Clock
+) -> None:
     """GCS-08: what could not be listed to its end is an error, never a shorter history."""
     jobs.submit("render", id="a")
+    fresh = bucket_jobs(gcs_blobs, clock, gcs_time, once=gcs_blobs.once())
     gcs_proxy.fail(503, "list", times=1000)
 
     with pytest.raises(Unavailable):
-        jobs.history("a")
+        fresh.history("a")
 
 
 def test_a_history_is_read_at_a_time(jobs: Jobs, other: Jobs, gcs_proxy: GcsProxy) -> None:
