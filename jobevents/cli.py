@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import tempfile
+import threading
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,10 +35,12 @@ from jobevents import (
     console,
     demo,
     doctor,
+    serving,
     wiring,
 )
 from jobevents.cli_options import AsJson, AsOf, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
+from jobevents.jobs import Jobs
 
 app = typer.Typer(
     name="jobevents",
@@ -119,24 +123,53 @@ def demo_command(
         Path | None,
         typer.Option("--dir", help="Where to keep the database; default: a new directory for temporary files."),
     ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the dashboard listens, for this machine.")] = 8765,
     as_json: AsJson = False,
 ) -> None:
-    """Run a real job for each file under PATH, embedded, and check every promise. Exit 0 only if all held."""
+    """Run a real job for each file under PATH, embedded, and check every promise; then go on, to be watched, until Ctrl-C.
+
+    Exit 0 only if all held.
+    """
     files = demo.files_under(path or Path(__file__).parent)
     kept = directory or Path(tempfile.mkdtemp(prefix="jobevents-demo-"))
     kept.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{quote(str(kept.resolve() / 'jobs.db'))}"
-    with wiring.connect(url, inline=True, actor="demo") as jobs:
+    with wiring.connect(url, inline=True, actor="demo") as jobs, ExitStack() as around:
+        place = ""
+        if not once and (missing := serving.missing()):
+            console.note(f"to watch it in a browser: pip install 'jobevents[server]' missing={missing}", to_err=True)
+        elif not once:
+            place = around.enter_context(serving.serving(jobs, port=port, actor="you"))
+            console.note(f"watch it at {place}", to_err=True)
         run = demo.Demo(jobs, files, kept)
         with Progress(console=console.err, transient=True, disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task(f"{run.total} jobs, {demo.WORKERS} workers", total=run.total)
             summary = run.run(lambda: bar.advance(task))
-    if console.wants_json(as_json):
-        console.print_json({**msgspec.to_builtins(summary), "held": summary.held, "url": url})
-    else:
-        _print_summary(summary, url)
+        if console.wants_json(as_json):
+            console.print_json({**msgspec.to_builtins(summary), "held": summary.held, "url": url})
+        else:
+            _print_summary(summary, url)
+        if place:
+            sys.stdout.flush()
+            console.note(f"going on, to be watched at {place}; Ctrl-C to stop", to_err=True)
+            _go_on(jobs, files)
     if not summary.held:
         sys.exit(1)
+
+
+def _go_on(jobs: Jobs, files: list[Path]) -> None:
+    """Have jobs come and go until Ctrl-C, which is the way to end this well."""
+    stop = threading.Event()
+    thread = threading.Thread(target=demo.go_on, args=(jobs, files, stop), name="demo", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)  # in steps, so that Ctrl-C is heard
+    except _Interrupted:
+        pass
+    finally:
+        stop.set()
+        thread.join(demo.PATIENCE_S)
 
 
 def _print_summary(summary: demo.Summary, url: str) -> None:

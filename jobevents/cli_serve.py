@@ -1,8 +1,6 @@
 """The commands `serve`, the API over HTTP, and `open`, the same on a capture, until SIGTERM or Ctrl-C."""
 
-import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +15,8 @@ from jobevents.cli_options import Url, open_jobs
 from jobevents.cli_run import load_registry
 from jobevents.errors import InvalidValue, Misconfigured
 from jobevents.opening import CAPTURE
+from jobevents.serving import address, listen
 
-BACKLOG = 2048  # connections that wait to be taken
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -40,7 +38,7 @@ def serve(
         bool, typer.Option("--open-to-all", help="Listen beyond this machine although anybody would be let in.")
     ] = False,
 ) -> None:
-    """Serve the API: jobs, their events and logs, queues, workers, metrics. What there is: /openapi.json."""
+    """Serve the dashboard at /, and the API: jobs, events, logs, queues, workers, metrics. What there is: /openapi.json."""
     try:
         import uvicorn  # an optional extra, as is what the API needs
 
@@ -60,9 +58,9 @@ def serve(
             app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
         )
         server = uvicorn.Server(config)
-        listener = _listen(host, port)
+        listener = listen(host, port)
         with listener:
-            console.note(f"serving at http://{_shown(listener)}/; Ctrl-C to stop", to_err=True)
+            console.note(f"serving at http://{address(listener)}/; Ctrl-C to stop", to_err=True)
             server.run(sockets=[listener])
 
 
@@ -78,33 +76,6 @@ def open_capture(
     if not file.is_file() or file.suffix != CAPTURE:
         raise InvalidValue(f"no such capture file={file}: name a file that capture wrote, ending in {CAPTURE}")
     serve(url=quote(str(file)), registry="", host=host, port=port, read_only=True, open_to_all=False)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-        family, kind, protocol, _, address = found[0]
-        # The protocol by name, which create_server leaves out: asyncio then sends at once what is small (TCP_NODELAY);
-        # without it the second part of each answer waits 40 ms for the first one's acknowledgement.
-        listener = socket.socket(family, kind, protocol)
-        try:
-            if os.name == "posix":
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-        return listener
-    except OSError as error:
-        raise Misconfigured(
-            f"cannot listen host={host} port={port} error={error}: give another --host or --port"
-        ) from error
-
-
-def _shown(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextmanager

@@ -5,12 +5,13 @@ every promise is checked against the history.
 """
 
 import hashlib
+import itertools
 import queue
 import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,43 @@ class Demo:
             "the doubled delivery was refused": self._refused[doubled] == 1,
         }
         return summary
+
+
+def go_on(jobs: Jobs, files: Sequence[Path], stop: threading.Event, *, pause_s: float = 1.0) -> None:
+    """Submit a job for a file every now and then, and do it slowly, so that there is something to watch, until told to stop.
+
+    Every seventh fails at its first try, as if the disk were full, and is retried; none is left running at the end.
+    """
+    for number, path in enumerate(itertools.cycle(files), 1):
+        if stop.is_set():
+            return
+        job_id = jobs.submit(
+            "measure", {"path": str(path)}, title=path.name, max_attempts=TRIES, actor="demo", reason="goes on"
+        )
+        try:
+            _do_slowly(jobs, job_id, path, number, stop, pause_s)
+        except OSError as error:
+            jobs.retry(job_id, actor="demo", reason=f"after {error}")
+            try:
+                _do_slowly(jobs, job_id, path, 0, stop, pause_s)
+            except OSError:
+                continue  # recorded as failed
+            except (Canceled, Refused):
+                continue
+        except (Canceled, Refused):
+            continue
+
+
+def _do_slowly(jobs: Jobs, job_id: str, path: Path, number: int, stop: threading.Event, pause_s: float) -> None:
+    with jobs.attempt(job_id, worker="demo") as attempt:
+        attempt.log(f"reading {path.name}")
+        for percent in (20, 40, 60, 80):
+            stop.wait(pause_s / 4)
+            attempt.check()
+            attempt.progress(percent, path.name)
+        if number and number % 7 == 0:
+            raise OSError("no space left on device, the demo says")
+        attempt.result(measure(path, attempt.check, lambda _: None))
 
 
 def measure(path: Path, check: Callable[[], None], progress: Callable[[float], None]) -> dict[str, Any]:

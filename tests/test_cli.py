@@ -4,6 +4,7 @@ import io
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
+import httpx
 import msgspec
 import pytest
 import typer
@@ -546,7 +548,7 @@ def test_the_demo_works_on_real_files(jobevents: CommandLine, files: Path) -> No
 
 def test_the_demo_says_what_to_type_next(jobevents: CommandLine, files: Path) -> None:
     """What it prints can be pasted into a shell, also where the directory has a space."""
-    told = jobevents("demo", str(files), "--dir", "kept here", at_terminal=True)
+    told = jobevents("demo", str(files), "--dir", "kept here", "--once", at_terminal=True)
     typed = [line.strip() for line in told.out.splitlines() if line.startswith(("  export", "  jobevents"))]
     script = "; ".join(["set -e", f'jobevents() {{ {sys.executable} -m jobevents "$@"; }}', *typed])
 
@@ -572,7 +574,7 @@ def test_the_demo_has_a_file_that_cannot_be_read(jobevents: CommandLine, files: 
     else:
         unreadable.symlink_to("/proc/self/mem")  # a regular file whose first byte root cannot read either
 
-    told = jobevents("demo", str(files))
+    told = jobevents("demo", str(files), "--once")
 
     assert 0 == told.code
     assert {"succeeded": 3, "failed": 1, "canceled": 1} == told.json["states"]
@@ -596,7 +598,7 @@ def test_ctrl_c_ends_the_demo(tmp_path: Path) -> None:
     files.mkdir()
     for n in range(300):  # far more than are done until the signal comes; each costs the disk two waits to submit
         (files / f"{n}.txt").write_text(f"{n}\n" * 50)
-    process = start("demo", str(files), "--dir", "kept", cwd=tmp_path)
+    process = start("demo", str(files), "--dir", "kept", "--once", cwd=tmp_path)
     database = tmp_path / "kept" / "jobs.db"
     deadline = time.monotonic() + 60
     while not _has_started(database) and time.monotonic() < deadline:
@@ -608,6 +610,32 @@ def test_ctrl_c_ends_the_demo(tmp_path: Path) -> None:
     assert (130, "") == (process.returncode, out)
     assert "error: interrupted; what was written until now is kept\n" == err
     with connect(f"sqlite:///{database}", create=False) as jobs:
+        assert [] == jobs.runs.list(RunFilter(statuses=("running",))).runs
+
+
+@pytest.mark.slow
+def test_the_demo_goes_on_to_be_watched(tmp_path: Path, files: Path) -> None:
+    """After its promises it goes on, with the dashboard, also where its port is taken; Ctrl-C is the way to end it well."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        process = start("demo", str(files), "--dir", "kept", "--port", port, cwd=tmp_path)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        place = process.stderr.readline().split()[-1]
+        told = process.stdout.readline()
+        page = httpx.get(place, trust_env=False)
+        with connect(f"sqlite:///{tmp_path}/kept/jobs.db", create=False) as jobs:
+            deadline = time.monotonic() + 60
+            while jobs.runs.list(RunFilter(statuses=("succeeded",))).total <= 4 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+
+    assert (0, True) == (process.returncode, msgspec.json.decode(told + out)["held"])
+    assert 200 == page.status_code
+    assert port not in place
+    assert "Ctrl-C to stop" in err
+    with connect(f"sqlite:///{tmp_path}/kept/jobs.db", create=False) as jobs:
         assert [] == jobs.runs.list(RunFilter(statuses=("running",))).runs
 
 
