@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from jobevents.backends.gcs import GcsBlobs
     from jobevents.backends.gcschecks import Check
+    from jobevents.backends.s3 import S3Blobs
     from jobevents.cloud import Bucket
     from jobevents.desk import Desk
     from jobevents.store import LogTable, RunTable
@@ -137,6 +138,10 @@ def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, po
             once = blobs.once()
             _check_at_start(once, prefix)
             return open_bucket(blobs, prefix, once=once)
+        case "s3":
+            no_more(parts, url)
+            bucket, prefix = open_s3(parts, url)
+            return open_bucket(bucket, prefix, once=bucket.once())
         case _:
             raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
 
@@ -193,8 +198,20 @@ def open_gcs(parts: SplitResult, url: str) -> "tuple[GcsBlobs, str]":
     from jobevents.backends.gcs import GcsBlobs
 
     if not parts.netloc:
-        raise Misconfigured(f"no bucket in the URL url={boundary.hide_password(url)!r}; write gs://bucket/prefix")
+        raise Misconfigured(
+            f"no bucket in the URL url={boundary.hide_password(url)!r}; write gs://bucket/prefix, s3://bucket/prefix"
+        )
     return GcsBlobs(parts.netloc), parts.path.strip("/")
+
+
+def open_s3(parts: SplitResult, url: str) -> "tuple[S3Blobs, str]":
+    """Open a bucket of S3 as blobs, and return it with the prefix."""
+    with extra("s3"):
+        from jobevents.backends.s3 import S3Blobs
+
+    if not parts.netloc:
+        raise Misconfigured(f"no bucket in the URL url={boundary.hide_password(url)!r}; write s3://bucket/prefix")
+    return S3Blobs(parts.netloc), parts.path.strip("/")
 
 
 @contextmanager

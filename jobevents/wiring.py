@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from jobevents import boundary, wiring_bus, wiring_dispatch
 from jobevents.blobs import Blobs, MemoryBlobs
 from jobevents.errors import Corrupt, Misconfigured
-from jobevents.opening import POSTGRES, check_options, checks_of, extra, no_more, open_files, open_gcs, open_log
+from jobevents.opening import (
+    POSTGRES,
+    check_options,
+    checks_of,
+    extra,
+    no_more,
+    open_files,
+    open_gcs,
+    open_log,
+    open_s3,
+)
 from jobevents.workers import LEASE_S, identity
 
 if TYPE_CHECKING:
@@ -26,9 +36,7 @@ if TYPE_CHECKING:
 CAPTURE_LIMIT = 512 * 2**20  # bytes of a capture, unpacked: it is held in memory, a few times as large
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
-_BLOB_EXAMPLES = (
-    "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, postgresql://user@host/database, gs://bucket/prefix"
-)
+_BLOB_EXAMPLES = "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, postgresql://user@host/database, gs://bucket/prefix, s3://bucket/prefix"
 
 
 def connect(
@@ -322,7 +330,7 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
     """Return (blobs, prefix) for a URL: names under `prefix` in a store of `blobs`.
 
     `memory://`, `file:///directory` (or a plain path), `sqlite:///file.db`, `postgresql://user@host/database` (where `migrate`
-    has made the tables), `gs://bucket/prefix`.
+    has made the tables), `gs://bucket/prefix`, `s3://bucket/prefix`.
 
     Raises:
         Misconfigured: the URL names no such store.
@@ -348,6 +356,8 @@ def open_blobs(url: str) -> tuple[Blobs, str]:
             return postgres.open_blobs(url), ""
         case "gs":
             return open_gcs(parts, url)
+        case "s3":
+            return open_s3(parts, url)
         case _:
             raise Misconfigured(
                 f"no blobs for this URL url={boundary.hide_password(url)!r}; use one of {_BLOB_EXAMPLES}"

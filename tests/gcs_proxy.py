@@ -110,7 +110,7 @@ class GcsProxy:
 
     def fail(self, status: int, kind: str = "", *, times: int = 1, message: str = "injected") -> None:
         """Answer with an error, without asking the emulator."""
-        self._add(kind, times, lambda _request, _answer: _error(status, message))
+        self._add(kind, times, lambda _request, _answer: self.error(status, message))
 
     def drop_request(self, kind: str = "", *, times: int = 1) -> None:
         """Break the connection; nothing is done."""
@@ -180,6 +180,14 @@ class GcsProxy:
         return None
 
     # what a request goes through
+
+    def parse(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
+        """Take a request apart."""
+        return parse(method, target, headers, body)
+
+    def error(self, status: int, message: str) -> Reply:
+        """Return an error as the service says it."""
+        return _error(status, message)
 
     def handle(self, request: Request) -> Reply | None:
         """Answer one request, faults first."""
@@ -290,7 +298,7 @@ def _handler(proxy: GcsProxy) -> type[BaseHTTPRequestHandler]:
         disable_nagle_algorithm = True
 
         def _serve(self) -> None:
-            reply = proxy.handle(parse(self.command, self.path, dict(self.headers.items()), _body(self)))
+            reply = proxy.handle(proxy.parse(self.command, self.path, dict(self.headers.items()), _body(self)))
             if reply is None:
                 self.close_connection = True
                 with contextlib.suppress(OSError):
@@ -300,10 +308,11 @@ def _handler(proxy: GcsProxy) -> type[BaseHTTPRequestHandler]:
             for key, value in reply.headers:
                 if key.lower() not in ("content-length", "transfer-encoding", "connection"):
                     self.send_header(key, value)
-            self.send_header("Content-Length", str(len(reply.body)))
+            of_head = next((value for key, value in reply.headers if key.lower() == "content-length"), "0")
+            self.send_header("Content-Length", of_head if self.command == "HEAD" else str(len(reply.body)))
             with contextlib.suppress(OSError):
                 self.end_headers()
-                if reply.status != 304:
+                if reply.status != 304 and self.command != "HEAD":
                     self.wfile.write(reply.body)
 
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _serve

@@ -23,6 +23,8 @@ from google.cloud.storage import Client
 from requests.adapters import HTTPAdapter
 
 from jobevents import errors
+from jobevents.backends import conditional
+from jobevents.backends.conditional import Stored
 from jobevents.backends.gcserrors import FAILURES, is_bucket_missing, is_transient, status_of, translated
 from jobevents.backoff import Backoff, Tries
 from jobevents.blobs import Blob, BlobEntry, check_metadata, check_name, check_prefix
@@ -43,6 +45,7 @@ class GcsBlobs:
     is several. Conflict after a lost reply may mean that our write landed and was replaced since.
     """
 
+    failures = FAILURES
     min_write_interval_s = 1.05  # GCS: 1 write/s per object name, 429 beyond
 
     def __init__(
@@ -123,7 +126,7 @@ class GcsBlobs:
     def delete(self, name: str, *, if_generation: str | None = None) -> bool:
         key = self._key(name)
         is_ours = if_generation is None or if_generation.isdecimal()
-        if not is_ours and self._stored(self._backoff.start(), key) is None:
+        if not is_ours and self.look(self._backoff.start(), key) is None:
             return False
         return self._guarded(key, if_generation, lambda tries, over: self._delete_over(tries, key, over))
 
@@ -206,35 +209,38 @@ class GcsBlobs:
     def _guarded(self, key: str, if_generation: str | None, write: Callable[[Tries, int], T]) -> T:
         """Write over the generation given, or over whatever there is, read anew each time another writer was first."""
         tries = self._backoff.start()
-        if if_generation is not None:
-            if not if_generation.isdecimal():
-                raise errors.Conflict(f"no generation of this store name={key!r} expected={if_generation!r}")
-            return write(tries, int(if_generation))
-        while True:
-            stored = self._stored(tries, key)
-            try:
-                return write(tries, int(stored.generation) if stored else 0)
-            except errors.Conflict as conflict:
-                if not tries.pause():
-                    raise errors.Unavailable(f"blob is replaced all the time name={key!r}") from conflict
+        if if_generation is None:
+            return conditional.over_what_is_there(
+                self, tries, key, lambda tries, stored: write(tries, int(stored.generation) if stored else 0)
+            )
+        if not if_generation.isdecimal():
+            raise errors.Conflict(f"no generation of this store name={key!r} expected={if_generation!r}")
+        return write(tries, int(if_generation))
 
     def _put_over(self, tries: Tries, upload: "_Upload", over: int) -> str:
-        unsure = False
-        while True:
-            try:
-                return upload.send(self._handle(), over, min(self._timeout_s, tries.left_s))
-            except FAILURES as error:
-                if unsure and status_of(error) == 412:
-                    stored = self._stored(tries, upload.key)
-                    if stored and stored.token == upload.token:
-                        return stored.generation
-                if not (is_transient(error) and tries.pause()):
-                    raise translated(error, f"write {upload.key!r}", self._name, absent_is_bucket=True) from error
-                unsure = True
+        return conditional.put(
+            self,
+            tries,
+            upload.key,
+            upload.token,
+            lambda left_s: upload.send(self._handle(), over, min(self._timeout_s, left_s)),
+        )
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Tell whether a condition did not hold: for `conditional`, as the next ones."""
+        return status_of(error) == 412
+
+    def is_transient(self, error: Exception) -> bool:
+        """Tell whether another try may succeed."""
+        return is_transient(error)
+
+    def translated(self, error: Exception, doing: str) -> errors.JobEventsError:
+        """Return our error for one of a write."""
+        return translated(error, doing, self._name, absent_is_bucket=True)
 
     def _delete_over(self, tries: Tries, key: str, over: int) -> bool:
         if over == 0:
-            if self._stored(tries, key) is None:
+            if self.look(tries, key) is None:
                 return False
             raise errors.Conflict(f"blob exists bucket={self._name} name={key!r}")
         unsure = False
@@ -245,15 +251,17 @@ class GcsBlobs:
                 return True
             except FAILURES as error:
                 status = status_of(error)
-                gone = status == 412 and self._stored(tries, key) is None
+                gone = status == 412 and self.look(tries, key) is None
                 if gone or (status == 404 and not is_bucket_missing(error)):
                     return unsure
                 if not (is_transient(error) and tries.pause()):
                     raise translated(error, f"delete {key!r}", self._name) from error
                 unsure = True
 
-    def _stored(self, tries: Tries, key: str) -> "_Stored | None":
-        def read(timeout_s: float) -> _Stored | None:
+    def look(self, tries: Tries, key: str) -> Stored | None:
+        """Return what an object says of itself: one request."""
+
+        def read(timeout_s: float) -> Stored | None:
             found = self._handle().blob(key)
             try:
                 found.reload(retry=None, timeout=timeout_s)
@@ -261,7 +269,7 @@ class GcsBlobs:
                 if is_bucket_missing(error):
                     raise
                 return None
-            return _Stored(str(found.generation), (found.metadata or {}).get(_TOKEN, ""))
+            return Stored(str(found.generation), (found.metadata or {}).get(_TOKEN, ""))
 
         return self._call(tries, f"read {key!r}", read)
 
@@ -291,13 +299,6 @@ class GcsBlobs:
             return _Page(sorted(found, key=lambda entry: entry.name.encode()), listing.next_page_token)
 
         return self._call(self._backoff.start(), f"list {prefix!r}", read, absent_is_bucket=True)
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    """What an object says of itself."""
-
-    generation: str  # decimal
-    token: str  # of the write that made it; "" for another program's
 
 
 class _Page(msgspec.Struct, frozen=True):
