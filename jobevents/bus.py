@@ -126,6 +126,15 @@ class Bus(Protocol):
         """
         ...
 
+    def check(self) -> str:
+        """Return in words what is there; one request.
+
+        Raises:
+            NotFound: there is no such topic.
+            Unavailable, PermissionDenied: what the bus says.
+        """
+        ...
+
     def close(self) -> None:
         """End what was made here."""
         ...
@@ -243,6 +252,10 @@ class InProcessBus:
         if not subscription:
             raise Misconfigured("subscription has no name")
         return InProcessSubscriber(self, subscription, create=create, epoch=int(create and self.create(subscription)))
+
+    def check(self) -> str:
+        """Return how many subscriptions there are."""
+        return f"in memory, {len(self._subscriptions)} subscriptions"
 
     def create(self, subscription: str) -> bool:
         """Make a subscription; False when it is there."""

@@ -16,6 +16,7 @@ from jobevents.status import State
 from jobevents.store import JobRun, RunFilter
 
 PROBE = "doctor-probe"  # name of the blob that is written, read and removed
+BEHIND = 10_000  # events that wait for the bus: more than a relay that runs is ever behind for long
 SAMPLE = 20  # newest jobs whose row is held against the fold of their history
 
 
@@ -45,6 +46,7 @@ def examine(jobs: Jobs, *, store: Look = lambda _: ()) -> list[Finding]:
         "rows are folds": _rows,
         "workers": _workers,
         "blobs writable": _blobs,
+        **({"bus": _bus} if jobs.bus is not None else {}),
     }
     findings = []
     for name, check in checks.items():
@@ -117,6 +119,21 @@ def _blobs(jobs: Jobs) -> tuple[bool, str]:
     blob = jobs.blobs.get(name)
     jobs.blobs.delete(name, if_generation=generation)
     return blob is not None and blob.data == b"probe" and generation != ABSENT, "written, read and removed a probe"
+
+
+def _bus(jobs: Jobs) -> tuple[bool, str]:
+    """Say whether the topic is there, and how many events of a log with one sequence still have to go out."""
+    assert jobs.bus is not None  # noqa: S101  # else it is not asked
+    found = jobs.bus.check()
+    if jobs.relay is None:
+        return True, found
+    behind = jobs.relay.behind()
+    if behind > BEHIND:
+        return (
+            False,
+            f"{found}, {behind} events wait to be sent: is a process running that relays, such as jobevents project?",
+        )
+    return True, f"{found}, {behind} events wait to be sent"
 
 
 def _views(jobs: Jobs) -> list[Finding]:

@@ -295,6 +295,22 @@ def test_the_projector_sends_what_a_killed_process_left(
     assert (0, "left") == (told.code, pubsub_server.published[0][0]["job"])
 
 
+def test_the_doctor_looks_at_the_bus(
+    pubsub_server: PubSubServer, topic: str, tmp_path: Path, jobevents: CommandLine
+) -> None:
+    """A mistyped topic shows before the first event is missed."""
+    url = f"sqlite:///{tmp_path}/jobs.db?topic={topic}"
+    with connect(f"sqlite:///{tmp_path}/jobs.db"):
+        missing = jobevents("doctor", "--url", url)
+        pubsub_server.topics.add(topic)
+        there = jobevents("doctor", "--url", url)
+
+    found = {one["check"]: one for one in missing.json}
+    assert (1, False) == (missing.code, found["bus"]["ok"])
+    assert "NotFound" in found["bus"]["found"]
+    assert 0 == there.code, there.out
+
+
 def test_migrate_takes_the_same_url(tmp_path: Path) -> None:
     """The one URL of a service works for every command."""
     assert migrate(f"sqlite:///{tmp_path}/jobs.db?topic=projects/p/topics/t")

@@ -105,6 +105,20 @@ class PubSubBus:
         """
         return ensure_topic(self.topic)
 
+    def check(self) -> str:
+        """Return that the topic is there; one request.
+
+        Raises:
+            NotFound: it is not.
+            Unavailable, PermissionDenied: what Pub/Sub says; it takes the permission `pubsub.topics.get`.
+        """
+        client = open_publisher()
+        try:
+            call(f"look at {self.topic}", lambda: client.get_topic(topic=self.topic, retry=None, timeout=10.0))
+        finally:
+            client.transport.close()
+        return f"{self.topic} is there"
+
     def close(self) -> None:
         """Close the publishers and subscribers made here."""
         for one in list(self._made):
