@@ -55,9 +55,10 @@ def jobevents(
     """The command line, in an empty directory, with JOBEVENTS_URL set to a file that is not there yet."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JOBEVENTS_URL", "sqlite:///jobs.db?synchronous=normal")
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield CommandLine(monkeypatch, capsys)
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def start(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
