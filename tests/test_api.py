@@ -23,7 +23,8 @@ from projections.api import create_app
 from projections.api.access import READ_ONLY, Anonymous, Identity, NotIdentified, check_bind
 from projections.api.openapi import document
 from projections.api.problems import Problem
-from projections.api.routes import ROUTES, Route
+from projections.api.route import Route
+from projections.api.routes import READS, ROUTES
 from projections.api.standing import Keeper
 from tests.api import Past, address, fill, project
 from tests.clock import START, Clock
@@ -44,8 +45,8 @@ BAD_IDS = [
     "a" * 129,
     "%2Fetc%2Fx",
 ]
-OF_A_JOB = [route for route in ROUTES if "{job_id}" in route.path]
-named = pytest.mark.parametrize("route", ROUTES, ids=[route.name for route in ROUTES])
+OF_A_JOB = [route for route in READS if "{job_id}" in route.path]
+named = pytest.mark.parametrize("route", READS, ids=[route.name for route in READS])
 
 
 @named
@@ -69,7 +70,7 @@ def test_every_route_is_in_the_document(api: Client) -> None:
 
     assert {route.path for route in ROUTES} == set(found["paths"])
     for route in ROUTES:
-        operation = found["paths"][route.path]["get"]
+        operation = found["paths"][route.path][route.method.lower()]
         assert {one.name for one in route.parameters} == {
             one["name"] for one in operation["parameters"] if one["in"] == "query"
         }
@@ -225,7 +226,7 @@ def test_nothing_of_a_traceback(api: Client, past: Past, jobs: Jobs, monkeypatch
 
 def test_no_route(api: Client) -> None:
     """Where nothing is, and where the method is another, the same shape answers."""
-    nowhere, wrong = api.get("/api/nothing"), api.request("POST", "/api/jobs")
+    nowhere, wrong = api.get("/api/nothing"), api.request("PUT", "/api/jobs")
 
     assert [(404, "no_such_place"), (405, "wrong_method")] == [
         (one.status_code, _problem(one).code) for one in (nowhere, wrong)
@@ -247,8 +248,8 @@ _TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.from_regex(r"\A[
 @given(data=st.data())
 def test_no_parameter_breaks_it(data: st.DataObject, api: Client, past: Past) -> None:
     """Whatever a parameter says, the answer is one of the document's, and never the server's fault."""
-    names = {one.path: [each.name for each in one.parameters if each.name != "wait_for"] for one in ROUTES}
-    route = data.draw(st.sampled_from([one for one in ROUTES if names[one.path]]))
+    names = {one.path: [each.name for each in one.parameters if each.name != "wait_for"] for one in READS}
+    route = data.draw(st.sampled_from([one for one in READS if names[one.path]]))
     query = data.draw(st.dictionaries(st.sampled_from(names[route.path]), _TEXT, max_size=4))
 
     answer = api.get(address(route.path, past), params=query)

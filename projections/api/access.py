@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 from typing import Literal, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -73,6 +74,18 @@ def check_role(identity: Identity, role: Role) -> None:
     if role not in identity.roles:
         held = ", ".join(sorted(identity.roles)) or "none"
         raise NotAllowed(f"this needs the role {role} caller={identity.name} roles={held}")
+
+
+def check_site(headers: Mapping[str, str]) -> None:
+    """Refuse a command that a browser sends for another site's page: what the browser lets through carries our caller's rights.
+
+    Raises:
+        NotAllowed: it comes from another site.
+    """
+    fetched = headers.get("sec-fetch-site", "same-origin")
+    origin = headers.get("origin", "")
+    if fetched not in ("same-origin", "none") or (origin and urlsplit(origin).netloc != headers.get("host", "")):
+        raise NotAllowed(f"commands are taken from pages of this server alone origin={origin:.200}")
 
 
 def check_bind(host: str, access: Access, *, open_to_all: bool = False) -> None:

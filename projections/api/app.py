@@ -16,23 +16,26 @@ from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp
 
-from jobevents.errors import JobEventsError
+from jobevents.errors import InvalidValue, JobEventsError
 from jobevents.jobs import Jobs
 from jobevents.registry import Registry
 from jobevents.status import Status
 from jobevents.times import format_time
 from projections.api import parameters
-from projections.api.access import Access, Anonymous, Identity, check_role
+from projections.api.access import Access, Anonymous, Identity, check_role, check_site
+from projections.api.commanding import Commands
 from projections.api.metrics import Metrics
-from projections.api.problems import NotYet, Refusal, refusal_by_status, refusal_of
+from projections.api.problems import NotJson, NotYet, Refusal, TooLarge, refusal_by_status, refusal_of
 from projections.api.questions import Questions
-from projections.api.routes import JSON, ROUTES, WAIT_S, Desk, Given, Reply, Route
+from projections.api.route import JSON, WAIT_S, Desk, Given, Reply, Route
+from projections.api.routes import ROUTES
 from projections.ui.pages import PAGES
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 THREADS: Final = 16  # requests that read at once; the others wait their turn
+BODY_LIMIT: Final = 256 * 1024  # bytes: the params of a job are at most 64 KiB
 _LOOK_S: Final = 0.05  # between two looks at whether what is waited for is there
 
 _HEADERS: Final = {
@@ -68,7 +71,9 @@ def create_app(
         wait_s: how long `wait_for` waits at most.
     """
     questions = Questions(jobs, registry=registry, record=record)
-    server = _Server(Desk(questions, Metrics(questions)), access or Anonymous(), threads, wait_s)
+    server = _Server(
+        Desk(questions, Metrics(questions), Commands(jobs, questions.listing)), access or Anonymous(), threads, wait_s
+    )
     return Starlette(
         routes=[
             # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
@@ -110,10 +115,17 @@ class _Server:
         if route.role is not None:
             caller = self._access.identify(dict(request.headers), request.client.host if request.client else "")
             check_role(caller, route.role)
+        body = None
+        if route.takes is not None:
+            check_site(request.headers)
+            body = await _body(request, route.takes)
+            if route.role_of is not None:
+                check_role(caller, route.role_of(body))
         given = Given(
             caller,
             parameters.read_all(route.parameters, request.query_params.multi_items()),
             request.path_params.get("job_id", ""),
+            body,
             request.headers.get("if-none-match", ""),
             *_place(request),
         )
@@ -165,6 +177,25 @@ class _Server:
 
     def _now(self) -> datetime:
         return self._desk.questions.jobs.emitter.clock()
+
+
+async def _body(request: Request, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """Return what a request says, as a route takes it; nothing said is an empty object.
+
+    Raises:
+        NotJson, TooLarge, InvalidValue: it cannot be understood.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise NotJson("what is sent is not said to be JSON; a page of another site cannot say so unasked")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_LIMIT:
+            raise TooLarge(f"the body is too long limit={BODY_LIMIT} bytes")
+    try:
+        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidValue(f"the body is not understood: {error}") from error
 
 
 def _place(request: Request) -> tuple[str, int]:

@@ -11,7 +11,7 @@ import msgspec
 from projections.api.problems import Problem
 
 if TYPE_CHECKING:
-    from projections.api.routes import Route
+    from projections.api.route import Route
 
 REFERENCE: Final = "#/components/schemas/{name}"
 
@@ -21,6 +21,9 @@ _STATUSES: Final = {
     403: "The caller may not do this.",
     404: "There is no such thing.",
     405: "Not in this way.",
+    409: "The job's state does not allow it, or somebody else was first.",
+    413: "The body is too long.",
+    415: "The body is not said to be JSON.",
     412: "What was waited for has not come in time; ask again.",
     500: "What is stored cannot be read.",
     503: "Not now; ask again.",
@@ -36,7 +39,7 @@ _HEADERS: Final = {
 
 def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
     """Return the document of these routes."""
-    types_of = [one for route in routes for one in _members(route.answer)]
+    types_of = [one for route in routes for one in (*_members(route.answer), *_members(route.takes))]
     known = [one for one in types_of if isinstance(one, type) and issubclass(one, msgspec.Struct)]
     schemas, components = msgspec.json.schema_components([*known, Problem], ref_template=REFERENCE)
     refs = dict(zip([*known, Problem], schemas, strict=True))
@@ -47,7 +50,7 @@ def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
             "version": version("jobevents"),
             "description": "Background jobs, every transition of which is kept as an event.",
         },
-        "paths": {route.path: {route.method.lower(): _operation(route, refs)} for route in routes},
+        "paths": _paths(routes, refs),
         "components": {
             "schemas": components,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -55,9 +58,17 @@ def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
     }
 
 
+def _paths(routes: "tuple[Route, ...]", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+    return paths
+
+
 def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     summary, _, rest = route.about.partition("\n\n")
     statuses = {*_ALWAYS, *route.refusals, *((401, 403) if route.role else ()), *((412,) if route.waits else ())}
+    statuses |= {413, 415} if route.takes else set()
     problem = {"application/json": {"schema": refs[Problem]}}
     responses: dict[str, Any] = {
         "200": {
@@ -75,9 +86,14 @@ def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any
         "summary": summary,
         **({"description": rest} if rest else {}),
         "parameters": [*_path_parameters(route), *(_query_parameter(one) for one in route.parameters)],
+        **({"requestBody": _body(route, refs)} if route.takes else {}),
         "responses": responses,
         **({"security": [{}, {"bearer": []}], "x-role": route.role} if route.role else {}),
     }
+
+
+def _body(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": refs[route.takes]}}, "required": True}
 
 
 def _schema(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobevents.errors import (
+    AppendUnknown,
     Conflict,
     Corrupt,
     Gone,
@@ -33,6 +34,14 @@ class CannotFilter(InvalidValue):
     """The log cannot find what was asked for without reading everything."""
 
 
+class TooLarge(InvalidValue):
+    """A request's body is longer than any that is answered."""
+
+
+class NotJson(InvalidValue):
+    """A command's body is not said to be JSON."""
+
+
 class NotYet(JobEventsError):
     """What was waited for has not come in time."""
 
@@ -48,6 +57,8 @@ _KINDS: dict[type[BaseException], _Kind] = {
     NotIdentified: _Kind(401, "not_identified", "who are you?", "send an Authorization header"),
     NotAllowed: _Kind(403, "not_allowed", "not allowed", "ask whoever runs this for the role"),
     CannotFilter: _Kind(400, "cannot_filter", "cannot filter so", "see /api/features for what this log can filter"),
+    TooLarge: _Kind(413, "too_large", "request is too large", "send less"),
+    NotJson: _Kind(415, "not_json", "commands are JSON", "send Content-Type: application/json"),
     NotYet: _Kind(412, "not_yet", "not there yet", "ask again; is jobevents project running?"),
     InvalidJobId: _Kind(400, "invalid_job_id", "no job has such an id", "give a job's id exactly"),
     InvalidValue: _Kind(400, "invalid_value", "invalid request", "mend the request as the reason says"),
@@ -55,6 +66,7 @@ _KINDS: dict[type[BaseException], _Kind] = {
     NotFound: _Kind(404, "not_found", "not found", "check the id; jobs are listed at /api/jobs"),
     IllegalTransition: _Kind(409, "illegal_transition", "state does not allow this", "look at the job again"),
     Conflict: _Kind(409, "conflict", "somebody else was first", "look again, then decide again"),
+    AppendUnknown: _Kind(503, "unknown", "not known whether it was done", "look at the job before you try again"),
     Unavailable: _Kind(503, "unavailable", "store cannot be read now", "try again in a moment"),
     PermissionDenied: _Kind(500, "store_refuses", "store refuses this server", "mend the server's credentials"),
     Corrupt: _Kind(500, "corrupt", "what is stored cannot be read", "run jobevents doctor"),

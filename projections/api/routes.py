@@ -1,85 +1,23 @@
-"""The one table of routes: what is asked where, by whom, with which parameters, and what is answered. No HTTP library.
+"""The one table of routes: what is asked where, and in `commandroutes` what is commanded. No HTTP library.
 
 The app serves this table and the OpenAPI document is made from it, so that neither has what the other has not.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import cache
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import Any, Final
 
 from jobevents.job import Job
 from jobevents.status import Status
 from projections.api import openapi, parameters, shapes
-from projections.api.access import Identity, Role
+from projections.api.commandroutes import COMMANDS
 from projections.api.listing import STATES, Wanted
-from projections.api.metrics import Metrics
-from projections.api.parameters import Parameter
-from projections.api.problems import Refusal
 from projections.api.questions import MAX_ITEMS, Questions
+from projections.api.route import TEXT, Desk, Given, Reply, Route
 from projections.api.standing import MAX_BARS, MAX_PARKED
 from projections.asof import parse
 from projections.index import DEFAULT_PER_PAGE, MAX_PER_PAGE
 
-JSON: Final = "application/json"
-TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"  # as Prometheus reads it
-WAIT_S: Final = 10.0  # how long `wait_for` waits at most, where the app is not told otherwise
-
 MAX_STEP_S: Final = 366 * 24 * 3600
-
-
-class Given(msgspec.Struct, frozen=True):
-    """A request, as a route sees it."""
-
-    caller: Identity
-    values: Mapping[str, Any]  # of every parameter of the route
-    job_id: str = ""  # of the path, as it came
-    if_none_match: str = ""
-    path: str = ""  # below where the app is mounted
-    depth: int = 0  # how many steps `../` lead from the path to where the app is mounted
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """An answer."""
-
-    body: Any  # what is encoded, or bytes as they are
-    complete_through: datetime | None = None  # every event committed before is in it; None: the request's begin
-    is_complete_known: bool = True  # False: nobody knows up to when it is complete
-    headers: Mapping[str, str] = {}
-    status: int = 200
-
-
-Ask = Callable[["Desk", Given], Reply]
-Refuse = Callable[["Desk", Given, Refusal], Reply]
-
-
-class Desk(msgspec.Struct, frozen=True):
-    """What routes answer from."""
-
-    questions: Questions
-    metrics: Metrics
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One route."""
-
-    path: str  # `{job_id}` takes whatever stands there: it is checked as an id
-    name: str  # of the operation
-    about: str  # for the document, first line the summary
-    ask: Ask  # in a thread; may block
-    answer: Any = None  # type of the body, or several as a union; None: text or bytes
-    role: Role | None = "read"  # what the caller must have; None: nobody is asked who they are
-    parameters: tuple[Parameter, ...] = ()
-    method: Literal["GET"] = "GET"
-    media_type: str = JSON
-    refusals: tuple[int, ...] = ()  # statuses besides those that every route may answer
-    extra: Mapping[int, str] = {}  # other good answers
-    is_quick: bool = False  # asks nothing of a store: answered at once, also while all threads are taken
-    waits: Callable[[Questions, Given], int] | None = None  # the place that `wait_for` waits for
-    refuse: Refuse | None = None  # how a refusal is shown; None: as a Problem in JSON
-
 
 _WAIT_VERSION = parameters.whole(
     "wait_for", "Wait, 10 s at most, until the job has this version: to read what you wrote."
@@ -192,7 +130,7 @@ def _document() -> dict[str, Any]:
     return openapi.document(ROUTES)
 
 
-ROUTES: Final[tuple[Route, ...]] = (
+READS: Final[tuple[Route, ...]] = (
     Route(
         path="/api/jobs",
         name="list_jobs",
@@ -343,6 +281,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
 )
 """In the order in which they are tried: what stands below a job comes before the job."""
+
+ROUTES: Final[tuple[Route, ...]] = (*READS, *COMMANDS)
+"""All of the API."""
 
 THERE: Final = frozenset((route.method, route.path) for route in ROUTES)
 """What can be asked: a button is offered where its command is."""

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from projections.api.recent import Noted
-from projections.api.routes import Desk, Given, Reply
+from projections.api.route import Desk, Given, Reply
 from projections.ui.overviewpage import part
 from projections.ui.render import page
 from projections.ui.words import query

@@ -13,7 +13,8 @@ from jobevents.joblogs import LINES_PER_START
 from jobevents.jobs import Jobs
 from jobevents.store import RunFilter
 from projections.api.questions import Questions
-from projections.api.routes import THERE, Desk, Given, Reply
+from projections.api.route import Desk, Given, Reply
+from projections.api.routes import THERE
 from projections.diff import Parting, diff_jobs
 from projections.starts import Start, starts_of
 from projections.ui import actions, history

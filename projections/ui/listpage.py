@@ -14,7 +14,7 @@ from jobevents.store import RunFilter
 from projections.api.listing import Wanted
 from projections.api.problems import CannotFilter, Problem, refusal_of
 from projections.api.questions import Questions
-from projections.api.routes import Desk, Given, Reply
+from projections.api.route import Desk, Given, Reply
 from projections.api.shapes import JobPage
 from projections.api.sifting import Sieve, Sifted, sift
 from projections.index import cursor_after

@@ -11,7 +11,7 @@ from jobevents.job import RUNNING
 from jobevents.store import JobRun, RunFilter
 from projections.api.problems import refusal_of
 from projections.api.questions import Questions
-from projections.api.routes import Desk, Given, Reply
+from projections.api.route import Desk, Given, Reply
 from projections.api.shapes import Stats
 from projections.ui.measures import figures
 from projections.ui.render import page

@@ -5,7 +5,7 @@ from typing import Final
 from projections.api import parameters
 from projections.api.listing import STATES
 from projections.api.problems import Refusal
-from projections.api.routes import Ask, Desk, Given, Reply, Route
+from projections.api.route import Ask, Desk, Given, Reply, Route
 from projections.index import MAX_PER_PAGE
 from projections.ui import auditpage, jobpage, listpage, overviewpage, render, standingpages, suggest
 from projections.ui.assets import assets

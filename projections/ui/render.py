@@ -7,7 +7,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from projections.api.access import Identity
-from projections.api.routes import Given, Reply
+from projections.api.route import Given, Reply
 from projections.ui import words
 from projections.ui.assets import assets
 

@@ -6,7 +6,8 @@ import msgspec
 
 from jobevents.errors import Misconfigured
 from jobevents.schedules import in_words
-from projections.api.routes import THERE, Desk, Given, Reply
+from projections.api.route import Desk, Given, Reply
+from projections.api.routes import THERE
 from projections.ui import actions
 from projections.ui.overviewpage import part
 from projections.ui.render import page
