@@ -52,7 +52,10 @@ def read_lines(path: Path, *, at_most: int | None = None) -> Iterator[bytes]:
                 return
             size += len(line)
             if at_most is not None and size > at_most:
-                raise Corrupt(f"file is larger than is taken unpacked file={path} limit={at_most} bytes")
+                raise Corrupt(
+                    f"file is larger than is taken unpacked file={path} limit={at_most} bytes; "
+                    "to look at one that large, import it into a log of its own: jobevents import FILE --url sqlite:///its.db"
+                )
             yield line[:-1]
 
 

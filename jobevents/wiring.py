@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from projections.rebuild import Builder, Rebuilt
     from projections.view import View
 
-CAPTURE_LIMIT = 512 * 2**20  # bytes of a capture, unpacked: it is held in memory, a few times as large
+CAPTURE_LIMIT = 128 * 2**20  # bytes of a capture, unpacked: it is held in memory, two or three times as large
 VIEWS = ("status", "index")  # what a projector keeps, if it is not told otherwise
 
 _BLOB_EXAMPLES = "memory://, file:///var/lib/jobs, sqlite:///data/blobs.db, postgresql://user@host/database, gs://bucket/prefix, s3://bucket/prefix"
