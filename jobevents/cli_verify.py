@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,14 +75,14 @@ def verify(
     known = _read_root(root) if root is not None else None
     began = time.monotonic()
     with open_jobs(url) as jobs:
-        with console.progress() as bar:
+        with console.progress() as bar, _others(jobs) as others:
             proving = bar.add_task("verifying", total=0)
             report = verified(
                 jobs,
                 only=job or (),
                 sample=sample,
                 known=known,
-                others=_others(jobs),
+                others=others,
                 on_progress=lambda done, total: bar.update(proving, completed=done, total=total),
             )
         took_s = time.monotonic() - began
@@ -100,14 +102,17 @@ def verify(
         sys.exit(1)
 
 
-def _others(jobs: "Jobs") -> "list[Check]":
-    """Return the check of the archive, where there is one."""
+@contextmanager
+def _others(jobs: "Jobs") -> "Iterator[list[Check]]":
+    """Give the check of the archive, where there is one."""
     archive = wiring.archive(jobs)
     if archive is None:
-        return []
+        yield []
+        return
     from projections.archivecheck import ArchiveCheck
 
-    return [ArchiveCheck(archive)]
+    with ArchiveCheck(archive) as check:
+        yield [check]
 
 
 def _write_root(path: Path, root: "Root") -> None:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from typing import Self
 
 from jobevents.errors import Corrupt
 from jobevents.log import Record
@@ -13,7 +14,7 @@ from projections.proof import Flaw, Proof
 
 
 class ArchiveCheck:
-    """Every archived event, against the event in the log; holds 60 bytes or so an event on disk."""
+    """Every archived event, against the event in the log; holds 60 bytes or so an event on disk, to be used in a `with`."""
 
     is_view = False  # what is archived was final before: nothing of it may come later
 
@@ -69,8 +70,10 @@ class ArchiveCheck:
                 if not ledger.knows(job_id):
                     yield Flaw("archive", "stray", "it is archived, and the log does not know it", job_id)
 
-    def close(self) -> None:
-        """Remove what was noted."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

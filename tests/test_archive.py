@@ -13,6 +13,7 @@ from jobevents.blobs import ABSENT, Blobs, FileBlobs
 from jobevents.errors import Corrupt, JobEventsError
 from jobevents.jobs import Jobs
 from jobevents.testing.faults import Call, Died, FailingBlobs, Fault
+from projections.proof import Flaw
 from projections.query import query
 from projections.replay import replay
 from projections.verify import verify
@@ -46,8 +47,13 @@ def content(records: Any) -> list[tuple[str, int, bytes]]:
 
 def checked(jobs: Jobs) -> list[str]:
     """The kinds of flaws that a verification finds in the archive."""
-    report = verify(jobs, others=[ArchiveCheck(archive(jobs))])
-    return [flaw.kind for flaw in report.flaws if flaw.check == "archive"]
+    return [flaw.kind for flaw in flaws(jobs)]
+
+
+def flaws(jobs: Jobs) -> list[Flaw]:
+    """What a verification finds in the archive."""
+    with ArchiveCheck(archive(jobs)) as check:
+        return [flaw for flaw in verify(jobs, others=[check]).flaws if flaw.check == "archive"]
 
 
 def segments_of(jobs: Jobs) -> list[str]:
@@ -180,10 +186,10 @@ def test_verify_finds_a_segment_that_was_damaged(jobs: Jobs, damage: str) -> Non
     if data is not None:
         jobs.blobs.put(name, data)
 
-    report = verify(jobs, others=[ArchiveCheck(archive(jobs))])
+    [flaw] = flaws(jobs)
 
-    assert [kind] == [flaw.kind for flaw in report.flaws]
-    assert name.removeprefix("segments/v1/") in report.flaws[0].said
+    assert kind == flaw.kind
+    assert name.removeprefix("segments/v1/") in flaw.said
     with pytest.raises(Corrupt):
         list(archive(jobs).histories(jobs.log))
 
