@@ -80,10 +80,25 @@ class Emitter:
     before it is: the same events are appended again, which succeeds if they are there.
     """
 
-    def __init__(self, log: EventLog, *, clock: Clock, observers: Sequence[Observer] = ()) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        clock: Clock,
+        observers: Sequence[Observer] = (),
+        new_id: Callable[[], str] = new_event_id,
+    ) -> None:
+        """Write to a log.
+
+        Args:
+            clock: aware UTC now.
+            observers: told of every change.
+            new_id: makes the ids of events, no two alike.
+        """
         self.log = log
         self.clock: Clock = lambda: boundary.check_instant("the clock", clock())
         self._observers = list(observers)
+        self._new_id = new_id
         self._jobs: LRU[str, Job] = LRU(CACHED_JOBS)
         self._unsettled: LRU[str, _Unsettled] = LRU(CACHED_JOBS)
         self._lock = threading.Lock()
@@ -257,7 +272,7 @@ class Emitter:
         if by.trace:
             common["trace"] = boundary.clean_text(by.trace, boundary.NAME_LIMIT)
         for draft in drafts:
-            event = draft(job_id=job.job_id, version=job.version + len(events) + 1, id=new_event_id(), **common)
+            event = draft(job_id=job.job_id, version=job.version + len(events) + 1, id=self._new_id(), **common)
             check(fold(events, job) if events else job, event)
             events.append(event)
         return events
