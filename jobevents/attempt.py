@@ -252,7 +252,7 @@ class Attempt:
                 JobProgressed,
                 start=self.start,
                 percent=boundary.check_percent(percent),
-                message=boundary.clean_text(message, boundary.TITLE_LIMIT),
+                message=boundary.clean_text(message, boundary.TITLE_LIMIT, "message"),
             )
         except InvalidValue as error:
             self._warn("progress dropped", error)
@@ -273,7 +273,7 @@ class Attempt:
             draft = partial(
                 JobAnnotated,
                 start=self.start,
-                title=boundary.clean_text(title, boundary.TITLE_LIMIT),
+                title=boundary.clean_text(title, boundary.TITLE_LIMIT, "title"),
                 command=boundary.check_name("command", command, optional=True),
                 fields=flat,
             )

@@ -34,16 +34,19 @@ Scrub = Callable[[Any], Any]
 """Called on payloads, fields, errors and results before they are encoded: returns what may be kept."""
 
 
-def clean_text(text: str, limit: int) -> str:
+def clean_text(text: str, limit: int, what: str = "text") -> str:
     """Return `text` so that every backend can store it, at most `limit` bytes of UTF-8.
 
     Control characters become their pictures (NUL: U+2400), lone surrogates U+FFFD; tab, line feed and carriage return stay.
     What is too long keeps its start and its end, with a mark between that says how many bytes were cut.
 
+    Args:
+        what: the name by which an error tells of it.
+
     Raises:
         InvalidValue: it is no text.
     """
-    text = _exactly_text("text", text)
+    text = _exactly_text(what, text)
     if _UNSAFE.search(text):
         text = _UNSAFE.sub(_picture, text)
     if len(text) <= limit // 4:

@@ -152,7 +152,7 @@ def drafted(wanted: Submission, now: datetime) -> Drafted:
     fields: dict[str, Any] = {
         "name": name,
         "params": boundary.check_json("params", wanted.params),
-        "title": boundary.clean_text(wanted.title, boundary.TITLE_LIMIT),
+        "title": boundary.clean_text(wanted.title, boundary.TITLE_LIMIT, "title"),
         "queue": boundary.check_name("queue", "default" if wanted.queue is None else wanted.queue),
         "key": boundary.check_name("key", wanted.key or "", optional=True),
         "scheduled_at": due(wanted.at, wanted.delay, now),

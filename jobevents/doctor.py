@@ -1,6 +1,7 @@
 """What is well and what is not with a log: each check says what it found, and what to do where that is bad."""
 
 import platform
+import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,13 +12,14 @@ import msgspec
 from jobevents import codec
 from jobevents.blobs import ABSENT
 from jobevents.errors import Corrupt, JobEventsError, NotFound
+from jobevents.job import QUEUED, RUNNING
 from jobevents.jobs import Jobs
 from jobevents.status import State
 from jobevents.store import JobRun, RunFilter
 
 PROBE = "doctor-probe"  # name of the blob that is written, read and removed
 BEHIND = 10_000  # events that wait for the bus: more than a relay that runs is ever behind for long
-SAMPLE = 20  # newest jobs whose row is held against the fold of their history
+SAMPLE = 20  # jobs of each sort whose row is held against the fold of their history
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,11 +85,25 @@ def _states(jobs: Jobs) -> tuple[bool, str]:
 
 
 def _rows(jobs: Jobs) -> tuple[bool, str]:
-    newest = jobs.runs.list(RunFilter(per_page=SAMPLE)).runs
-    differ = [f"{run.id} ({why})" for run in newest if (why := _difference(jobs, run))]
+    newest = jobs.runs.list(RunFilter(per_page=SAMPLE))
+    looked_at = {run.id: run for run in (*newest.runs, *_unfinished(jobs), *_by_chance(jobs, newest.total))}
+    differ = [f"{run.id} ({why})" for run in looked_at.values() if (why := _difference(jobs, run))]
     if differ:
         return False, f"row in the table is not what the history says: {', '.join(differ)}"
-    return True, f"{len(newest)} newest jobs looked at"
+    some = "" if len(looked_at) >= newest.total else ": the newest, unfinished ones, others by chance"
+    return True, f"{len(looked_at)} of {newest.total} jobs looked at{some}; `jobevents verify` looks at all"
+
+
+def _unfinished(jobs: Jobs) -> list[JobRun]:
+    return jobs.runs.list(RunFilter(statuses=(QUEUED, RUNNING), per_page=SAMPLE)).runs
+
+
+def _by_chance(jobs: Jobs, total: int) -> list[JobRun]:
+    """Return some of the others; none of a log on blobs, where each costs a read of the whole list."""
+    if not jobs.log.ordered or total <= SAMPLE:
+        return []
+    pages = random.sample(range(SAMPLE + 1, total + 1), min(SAMPLE, total - SAMPLE))
+    return [run for page in pages for run in jobs.runs.list(RunFilter(page=page, per_page=1)).runs]
 
 
 def _difference(jobs: Jobs, run: JobRun) -> str:

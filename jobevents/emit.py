@@ -266,11 +266,11 @@ class Emitter:
         events: list[Event] = []
         common: dict[str, Any] = {"at": self.clock()}  # Any: as the events' fields
         if by.actor:
-            common["actor"] = boundary.clean_text(by.actor, boundary.NAME_LIMIT)
+            common["actor"] = boundary.clean_text(by.actor, boundary.NAME_LIMIT, "actor")
         if by.reason:
-            common["reason"] = boundary.clean_text(by.reason, boundary.REASON_LIMIT)
+            common["reason"] = boundary.clean_text(by.reason, boundary.REASON_LIMIT, "reason")
         if by.trace:
-            common["trace"] = boundary.clean_text(by.trace, boundary.NAME_LIMIT)
+            common["trace"] = boundary.clean_text(by.trace, boundary.NAME_LIMIT, "trace")
         for draft in drafts:
             event = draft(job_id=job.job_id, version=job.version + len(events) + 1, id=self._new_id(), **common)
             check(fold(events, job) if events else job, event)

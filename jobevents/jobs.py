@@ -244,7 +244,7 @@ class Jobs(Reads, Submits):
 
     def fail(self, job_id: str, error: str, *, kind: str = "", actor: str | None = None, reason: str = "") -> None:
         """Fail a queued job that cannot be started; nothing when it is not queued any more."""
-        failed = partial(JobFailed, error=boundary.clean_text(error, boundary.ERROR_LIMIT), kind=kind)
+        failed = partial(JobFailed, error=boundary.clean_text(error, boundary.ERROR_LIMIT, "error"), kind=kind)
         commands.drop(self._emitter, checked_id(job_id), failed, self._by(actor, reason))
 
     def pause(self, *, job: str = "", queue: str = "", actor: str | None = None, reason: str = "") -> bool:

@@ -56,7 +56,13 @@ def pause(job: str, queue: str, *, at: datetime, by: str, reason: str) -> Pause:
     Raises: as `named`.
     """
     kind, name = named(job, queue)
-    return Pause(kind=kind, name=name, at=at, by=clean_text(by, NAME_LIMIT), reason=clean_text(reason, REASON_LIMIT))
+    return Pause(
+        kind=kind,
+        name=name,
+        at=at,
+        by=clean_text(by, NAME_LIMIT, "actor"),
+        reason=clean_text(reason, REASON_LIMIT, "reason"),
+    )
 
 
 class MemoryPauses:

@@ -52,22 +52,22 @@ def checked(run: JobRun, scrub: boundary.Scrub) -> JobRun:
         params=boundary.check_json("params", scrub(run.params)),
         result=boundary.check_json("result", scrub(run.result)),
         progress=boundary.check_json("progress", run.progress),
-        progress_message=boundary.clean_text(run.progress_message, boundary.TITLE_LIMIT),
-        canceled_by=boundary.clean_text(run.canceled_by, boundary.NAME_LIMIT),
-        cancel_reason=boundary.clean_text(run.cancel_reason, boundary.REASON_LIMIT),
+        progress_message=boundary.clean_text(run.progress_message, boundary.TITLE_LIMIT, "progress_message"),
+        canceled_by=boundary.clean_text(run.canceled_by, boundary.NAME_LIMIT, "canceled_by"),
+        cancel_reason=boundary.clean_text(run.cancel_reason, boundary.REASON_LIMIT, "cancel_reason"),
         error=None if run.error is None else _checked_error(run.error, scrub),
     )
 
 
 def _checked_error(error: RunError, scrub: boundary.Scrub) -> RunError:
     return RunError(
-        code=boundary.clean_text(error.code, boundary.NAME_LIMIT),
+        code=boundary.clean_text(error.code, boundary.NAME_LIMIT, "error code"),
         status=error.status,
-        message=boundary.clean_text(scrub(error.message), boundary.ERROR_LIMIT),
+        message=boundary.clean_text(scrub(error.message), boundary.ERROR_LIMIT, "error message"),
         fields=boundary.check_json("error fields", scrub(error.fields)),
-        stack=boundary.clean_text(scrub(error.stack), boundary.TRACEBACK_LIMIT),
+        stack=boundary.clean_text(scrub(error.stack), boundary.TRACEBACK_LIMIT, "error stack"),
         tail=boundary.check_json(
-            "error tail", [boundary.clean_text(scrub(line), boundary.LINE_LIMIT) for line in error.tail]
+            "error tail", [boundary.clean_text(scrub(line), boundary.LINE_LIMIT, "error tail") for line in error.tail]
         ),
     )
 
@@ -80,7 +80,7 @@ def storable(line: JobLog) -> JobLog:
     """
     return msgspec.structs.replace(
         line,
-        message=boundary.clean_text(line.message, boundary.LINE_LIMIT),
+        message=boundary.clean_text(line.message, boundary.LINE_LIMIT, "message"),
         level=boundary.check_name("level", line.level, optional=True),
         attrs=boundary.check_json("attrs", line.attrs, limit=boundary.LINE_LIMIT),
     )

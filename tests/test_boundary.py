@@ -26,6 +26,7 @@ from jobevents.commands import due
 from jobevents.errors import InvalidValue
 from jobevents.events import JobFailed, JobQueued
 from jobevents.jobs import Jobs
+from jobevents.store import RunFilter
 from jobevents.testing.strategies import any_texts, json_values
 from jobevents.wiring import connect
 from tests.clock import START, Clock
@@ -573,3 +574,16 @@ def test_dat_12_odd_params_survive_every_log(url: str, tmp_path: Path) -> None:
             with jobs.attempt(job_id) as attempt:
                 assert params == attempt.params
                 assert repr(params) == repr(attempt.params)
+
+
+@pytest.mark.parametrize("name", ["title", "actor", "reason"])
+def test_what_is_no_text_is_told_by_its_name(jobs: Jobs, name: str) -> None:
+    """Of several texts in one call, the one that is wrong."""
+    wrong: Any = {name: 7}
+
+    with pytest.raises(InvalidValue, match=f"{name} must be text, not int"):
+        jobs.submit("render", **wrong)
+    with pytest.raises(InvalidValue, match="reason must be text, not list"):
+        jobs.pause(job="render", reason=["disk full"])  # type: ignore[arg-type]
+
+    assert [] == jobs.store.list(RunFilter()).runs

@@ -22,6 +22,7 @@ import typer
 from eventsourcing.persistence import StoredEvent
 
 from jobevents import cli, connect
+from jobevents.doctor import examine
 from jobevents.status import Status
 from jobevents.store import RunFilter
 from tests.cli import COMMAND, CommandLine, start
@@ -442,6 +443,22 @@ def test_doctor_finds_a_row_that_is_not_the_fold(jobevents: CommandLine) -> None
 
     assert 1 == code
     assert "song-2" in found["rows are folds"]
+
+
+def test_doctor_finds_an_old_row_that_is_not_the_fold(jobevents: CommandLine) -> None:
+    """An unfinished job is looked at behind any number of newer ones, and it says of how many it looked at how many."""
+    with connect(URL) as jobs:
+        old = jobs.submit("render", id="render-20200101-000000-0123456789ab")
+        for _ in range(100):
+            jobs.skip(jobs.submit("render"))
+    with connect(URL) as jobs:
+        findings = {one.check: one.found for one in examine(jobs)}
+        jobs.log.recorder.file.query("UPDATE job_runs SET status = 'running'  WHERE id = ?", (old,))  # type: ignore[attr-defined]
+        bad = {one.check: one.found for one in examine(jobs) if not one.ok}
+
+    assert "41 of 101 jobs looked at: the newest, unfinished ones, others by chance" in findings["rows are folds"]
+    assert {"rows are folds"} == set(bad)
+    assert old in bad["rows are folds"]
 
 
 @pytest.mark.usefixtures("jobs")
