@@ -12,7 +12,7 @@ from projections.manifest import ALL, OTHER, Manifest, ManifestBlob, root_of
 
 UNFINISHED = (QUEUED, RUNNING, OTHER)  # a state of open text is not final for all we know
 HELD = 100_000  # jobs whose versions are held at once: 20 MB
-FRESH_S = 60.0  # how long what was read is good for
+FRESH_S = 3600.0  # how long what was read is good for: a job that went on since is looked at once more, for three reads
 _PARTS = 256
 
 
@@ -41,7 +41,7 @@ class IndexCensus:
             yield from self._sequence(state)
 
     def versions(self, part: str) -> Mapping[str, int]:
-        """Return the version of every job of a part, by id; as of a minute ago at most.
+        """Return the version of every job of a part, by id; as of an hour ago at most.
 
         Raises:
             Unavailable, PermissionDenied, Corrupt: what the store says.
@@ -50,6 +50,10 @@ class IndexCensus:
             self._read_at = self._monotonic()
             self._held = self._read(int(part, 16))
         return self._held[part]
+
+    def forget(self) -> None:
+        """Read anew what is asked for from now on."""
+        self._held.clear()
 
     def _read(self, first: int) -> dict[str, dict[str, int]]:
         total = sum(ref.count for ref in self._load().sequences.get(ALL, ()))
