@@ -20,6 +20,7 @@ from benchmarks.tally import Tally, Verdict
 _BATCH = 500  # jobs submitted at a time where that is not what is measured
 _HANDLED_S = 250.0  # all jobs of a repetition: within the time of one
 _SHARE = 1 / 200  # of a backlog that a repetition works off
+_LEAST = 20  # jobs that a repetition works off at least: from the first to the last there must be a time
 _LEAST_S = 0.05  # of idling
 
 
@@ -95,7 +96,7 @@ def handling(setting: Setting) -> Iterator[Repeat]:
 def handling_of_many(setting: Setting) -> Iterator[Repeat]:
     """Handle a part of a backlog, which is filled up again before the next repetition."""
     with closing(_Bench(setting)) as bench:
-        share = max(1, int(setting.size * _SHARE))
+        share = max(_LEAST, int(setting.size * _SHARE))
 
         def repeat() -> Work:
             bench.submit(setting.size - bench.waiting())
