@@ -1,5 +1,6 @@
 """The commands `serve`, the API over HTTP, and `open`, the same on a capture, until SIGTERM or Ctrl-C."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from urllib.parse import quote
 import typer
 
 from jobevents import console
-from jobevents.cli_options import Url, open_jobs
+from jobevents.cli_options import AsJson, Url, open_jobs
 from jobevents.cli_run import load_registry
 from jobevents.errors import InvalidValue, Misconfigured
 from jobevents.opening import CAPTURE
 from jobevents.serving import address, listen
 
+TOKENS = "JOBEVENTS_TOKENS"  # lines of a file of tokens
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -24,6 +27,7 @@ def add_to(app: typer.Typer) -> None:
     """Give the command line these commands."""
     app.command("serve")(serve)
     app.command("open")(open_capture)
+    app.command("token")(token)
 
 
 def serve(
@@ -37,23 +41,41 @@ def serve(
     open_to_all: Annotated[
         bool, typer.Option("--open-to-all", help="Listen beyond this machine although anybody would be let in.")
     ] = False,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="File of those who are let in, a line of `jobevents token` for each; or JOBEVENTS_TOKENS."),
+    ] = None,
+    proxy_header: Annotated[
+        str, typer.Option(help="Header in which a proxy in front names the caller, such as X-Forwarded-User.")
+    ] = "",
+    proxy_from: Annotated[list[str] | None, typer.Option(help="Address or network of that proxy.")] = None,
+    proxy_role: Annotated[list[str] | None, typer.Option(help="Role of whom it lets through; `read` if none.")] = None,
+    allowed_host: Annotated[list[str] | None, typer.Option(help="Name that this server is asked for by.")] = None,
 ) -> None:
-    """Serve the dashboard at /, and the API: jobs, events, logs, queues, workers, metrics. What there is: /openapi.json."""
+    """Serve the dashboard and the API: jobs, their events and logs, queues, workers, metrics. What there is: /openapi.json."""
     try:
         import uvicorn  # an optional extra, as is what the API needs
 
         from projections.api import create_app
-        from projections.api.access import Anonymous, check_bind
+        from projections.api.access import check_bind, is_loopback
+        from projections.api.doors import open_doors
     except ImportError as error:
         raise Misconfigured(
             f"serving needs more packages: pip install 'jobevents[server]' missing={error.name}"
         ) from error
 
-    access = Anonymous(read_only=read_only)
+    access = open_doors(
+        tokens=_tokens(tokens),
+        proxy_header=proxy_header,
+        proxy_from=proxy_from or (),
+        proxy_roles=proxy_role or ["read"],
+        read_only=read_only,
+    )
     check_bind(host, access, open_to_all=open_to_all)
+    hosts = {*(allowed_host or ()), *(LOOPBACK if is_loopback(host) else ())}
     kinds = load_registry(registry) if registry else None
     with open_jobs(url) as jobs, _without_their_end():
-        app = create_app(jobs, access=access, registry=kinds)
+        app = create_app(jobs, access=access, registry=kinds, hosts=hosts)
         config = uvicorn.Config(
             app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
         )
@@ -62,6 +84,42 @@ def serve(
         with listener:
             console.note(f"serving at http://{address(listener)}/; Ctrl-C to stop", to_err=True)
             server.run(sockets=[listener])
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="Who is to hold it: the actor of what is done with it.")],
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="What they may: read, submit, cancel, retry, delete, pause, admin; `read` if none."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token for `serve`, and print it with its line for the file of tokens. It is shown this once, and kept nowhere."""
+    from projections.api.doors import line_of, new_token
+
+    made = new_token()
+    line = line_of(name, role or ["read"], made)
+    if console.wants_json(as_json):
+        console.print_json({"token": made, "line": line})
+        return
+    console.note("for who is to hold it; a browser takes it for the password:")
+    console.note(made)
+    console.note("for the file of tokens:")
+    console.note(line)
+
+
+def _tokens(file: Path | None) -> tuple[str, str]:
+    """Return the lines of those who are let in, and where they are from.
+
+    Raises:
+        Misconfigured: the file cannot be read.
+    """
+    if file is None:
+        return os.environ.get(TOKENS, ""), TOKENS if TOKENS in os.environ else ""
+    try:
+        return file.read_text("utf-8"), str(file)
+    except (OSError, UnicodeError) as error:
+        raise Misconfigured(f"tokens cannot be read file={file}: {error}") from error
 
 
 def open_capture(

@@ -1,7 +1,7 @@
 """Who may do what: the roles, the identity of a caller, and the port by which an app tells one from the other."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -25,6 +25,14 @@ class NotIdentified(JobEventsError):
 
 class NotAllowed(JobEventsError):
     """The caller is known and may not do this."""
+
+
+class TooManyTries(JobEventsError):
+    """An address has tried too many wrong tokens: it has to wait."""
+
+
+class WrongHost(JobEventsError):
+    """The request names a host that this server is not: a page somewhere may have its name lead here."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -84,8 +92,22 @@ def check_site(headers: Mapping[str, str]) -> None:
     """
     fetched = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin", "")
-    if fetched not in ("same-origin", "none") or (origin and urlsplit(origin).netloc != headers.get("host", "")):
+    if fetched not in ("same-origin", "none") or (origin and origin.partition("://")[2] != headers.get("host", "")):
         raise NotAllowed(f"commands are taken from pages of this server alone origin={origin:.200}")
+
+
+def check_host(headers: Mapping[str, str], hosts: Collection[str]) -> None:
+    """Refuse a request for another host than these; any is taken where none is named.
+
+    Raises:
+        WrongHost: it is for another.
+    """
+    try:
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    except ValueError:
+        host = ""
+    if hosts and host not in hosts:
+        raise WrongHost(f"this server is not called so host={host!r:.200}; name it with --allowed-host")
 
 
 def check_bind(host: str, access: Access, *, open_to_all: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -22,7 +22,7 @@ from jobevents.registry import Registry
 from jobevents.status import Status
 from jobevents.times import format_time
 from projections.api import parameters
-from projections.api.access import Access, Anonymous, Identity, check_role, check_site
+from projections.api.access import Access, Anonymous, Identity, check_host, check_role, check_site
 from projections.api.commanding import Commands
 from projections.api.metrics import Metrics
 from projections.api.problems import NotJson, NotYet, Refusal, TooLarge, refusal_by_status, refusal_of
@@ -56,6 +56,7 @@ def create_app(
     registry: Registry | None = None,
     record: type[Status] = Status,
     ui: bool = True,
+    hosts: Collection[str] = (),
     threads: int = THREADS,
     wait_s: float = WAIT_S,
 ) -> ASGIApp:
@@ -67,13 +68,13 @@ def create_app(
         registry: the kinds of jobs, for schedules.
         record: Status, or the service's subclass of it, as lists show jobs.
         ui: whether the dashboard is there, at `/`.
+        hosts: names of this server, without ports: requests for others are refused, but those about its health; none: any.
         threads: how many requests read at once.
         wait_s: how long `wait_for` waits at most.
     """
     questions = Questions(jobs, registry=registry, record=record)
-    server = _Server(
-        Desk(questions, Metrics(questions), Commands(jobs, questions.listing)), access or Anonymous(), threads, wait_s
-    )
+    desk = Desk(questions, Metrics(questions), Commands(jobs, questions.listing))
+    server = _Server(desk, access or Anonymous(), frozenset(hosts), threads, wait_s)
     return Starlette(
         routes=[
             # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
@@ -87,9 +88,10 @@ def create_app(
 class _Server:
     """What all routes of one app have in common."""
 
-    def __init__(self, desk: Desk, access: Access, threads: int, wait_s: float) -> None:
+    def __init__(self, desk: Desk, access: Access, hosts: frozenset[str], threads: int, wait_s: float) -> None:
         self._desk = desk
         self._access = access
+        self._hosts = hosts
         self._threads = threads
         self._wait_s = wait_s
         self._limiter: RunVar[CapacityLimiter] = RunVar("jobevents-api-threads")  # one for each event loop
@@ -113,6 +115,7 @@ class _Server:
     async def _reply(self, route: Route, request: Request) -> Reply:
         caller = _NOBODY
         if route.role is not None:
+            check_host(request.headers, self._hosts)
             caller = self._access.identify(dict(request.headers), request.client.host if request.client else "")
             check_role(caller, route.role)
         body = None

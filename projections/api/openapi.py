@@ -25,6 +25,8 @@ _STATUSES: Final = {
     413: "The body is too long.",
     415: "The body is not said to be JSON.",
     412: "What was waited for has not come in time; ask again.",
+    421: "The server is not called so.",
+    429: "Too many wrong tokens from this address; wait a minute.",
     500: "What is stored cannot be read.",
     503: "Not now; ask again.",
 }
@@ -53,7 +55,10 @@ def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
         "paths": _paths(routes, refs),
         "components": {
             "schemas": components,
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+            },
         },
     }
 
@@ -67,7 +72,12 @@ def _paths(routes: "tuple[Route, ...]", refs: dict[Any, dict[str, Any]]) -> dict
 
 def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     summary, _, rest = route.about.partition("\n\n")
-    statuses = {*_ALWAYS, *route.refusals, *((401, 403) if route.role else ()), *((412,) if route.waits else ())}
+    statuses = {
+        *_ALWAYS,
+        *route.refusals,
+        *((401, 403, 421, 429) if route.role else ()),
+        *((412,) if route.waits else ()),
+    }
     statuses |= {413, 415} if route.takes else set()
     problem = {"application/json": {"schema": refs[Problem]}}
     responses: dict[str, Any] = {
@@ -88,7 +98,7 @@ def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any
         "parameters": [*_path_parameters(route), *(_query_parameter(one) for one in route.parameters)],
         **({"requestBody": _body(route, refs)} if route.takes else {}),
         "responses": responses,
-        **({"security": [{}, {"bearer": []}], "x-role": route.role} if route.role else {}),
+        **({"security": [{}, {"bearer": []}, {"basic": []}], "x-role": route.role} if route.role else {}),
     }
 
 

@@ -18,7 +18,7 @@ from jobevents.errors import (
     PermissionDenied,
     Unavailable,
 )
-from projections.api.access import NotAllowed, NotIdentified
+from projections.api.access import NotAllowed, NotIdentified, TooManyTries, WrongHost
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -56,6 +56,8 @@ class _Kind(NamedTuple):
 _KINDS: dict[type[BaseException], _Kind] = {
     NotIdentified: _Kind(401, "not_identified", "who are you?", "send an Authorization header"),
     NotAllowed: _Kind(403, "not_allowed", "not allowed", "ask whoever runs this for the role"),
+    WrongHost: _Kind(421, "wrong_host", "another host is asked for", "ask for this server by its own name"),
+    TooManyTries: _Kind(429, "too_many_tries", "too many wrong tokens", "wait a minute"),
     CannotFilter: _Kind(400, "cannot_filter", "cannot filter so", "see /api/features for what this log can filter"),
     TooLarge: _Kind(413, "too_large", "request is too large", "send less"),
     NotJson: _Kind(415, "not_json", "commands are JSON", "send Content-Type: application/json"),
@@ -93,6 +95,8 @@ def refusal_of(error: BaseException) -> Refusal:
     kind = next((_KINDS[base] for base in type(error).__mro__ if base in _KINDS), _UNEXPECTED)
     why = str(error) if isinstance(error, JobEventsError) else "something that nobody expected; it was logged"
     headers = {"Retry-After": str(RETRY_AFTER_S)} if kind.status in (412, 503) else {}
+    if kind.status == 429:
+        headers["Retry-After"] = "60"
     if isinstance(error, NotIdentified):
         headers["WWW-Authenticate"] = error.challenge
     return Refusal(kind.status, Problem(kind.error, kind.code, why, kind.remedy), headers)
