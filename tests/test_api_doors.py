@@ -195,7 +195,7 @@ def test_over_http(tmp_path: Path) -> None:
 
 
 def test_the_command_makes_a_token_and_its_line(jobevents: CommandLine) -> None:
-    made = jobevents("token", "ana", "--role", "read", "--role", "cancel", "--json").json()
+    made = jobevents("token", "ana", "--role", "read", "--role", "cancel", "--json").json
 
     (holder,) = read_holders(made["line"], "a test")
     assert ("ana", {"read", "cancel"}) == (holder.name, holder.roles)
