@@ -38,6 +38,7 @@ from jobevents.log import NO_HEADS, Head, Record
 PROBES = 4  # reads of what may be the next event before a list, which costs twelve times a read
 SHORT = 2  # events of a history that is read by probes from its first on
 RELISTS = 3  # of a listing that was made while events were written, and has a hole
+LONG = 1000  # events of a job from which on they are listed: what a list gives at a time
 
 
 class AtAppend(Protocol):
@@ -304,8 +305,12 @@ class BlobRecorder(AggregateRecorder):
         slots = (slot for slots in self._fan.map(lambda part: list(self.last_slots(part)), PARTS) for slot in slots)
         heads = {slot.job_id: slot.version for slot in slots if slot.job_id >= start}
         for job_id in sorted(heads, key=str.encode):
-            known = after(job_id)
-            for event in self.select_events(job_id, gt=known) if heads[job_id] > known else ():
+            known, head = after(job_id), heads[job_id]
+            # By the head that was listed: one that is missing, erased or lost, hides none of those behind it.
+            slots = [Slot(job_id, n) for n in range(known + 1, min(head, known + LONG) + 1)]
+            if head > known + LONG:
+                slots = self._listed(job_id, known or None, None)
+            for event in self._read_all(slots):
                 yield Record("", job_id, event.originator_version, event.topic, event.state)
 
     def last_slots(self, part: str, *, after: str = "") -> Iterator[Slot]:
