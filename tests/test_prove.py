@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from jobevents.backends.gcs import GcsBlobs
+
+pytest_plugins = ("tests.gcs",)
+
 FEW = "test_every_field_comes_back or test_a_due_run_is_delivered or test_read_gives_what_was_appended"
 
 
@@ -22,6 +26,23 @@ def test_the_contracts_run_where_they_are_told_to(tmp_path: Path, url: str) -> N
 
     assert (0, True) == (done.returncode, "3 passed" in done.stdout), done.stdout
     assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_log_is_proved_on_blobs(tmp_path: Path) -> None:
+    """In files as in a bucket: the log's test passes, those of rows and queues say that there are none, nothing is left."""
+    done = prove(tmp_path, "--jobevents-url", f"file://{tmp_path}/jobs", "-rs")
+
+    assert (0, True) == (done.returncode, "1 passed, 2 skipped" in done.stdout), done.stdout
+    assert "keeps no rows" in done.stdout
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_log_is_proved_in_a_bucket(tmp_path: Path, gcs_bucket: str, gcs_blobs: GcsBlobs) -> None:
+    """A prefix of a bucket of theirs, which is empty again afterwards."""
+    done = prove(tmp_path, "--jobevents-url", f"gs://{gcs_bucket}/team", "-rs")
+
+    assert (0, True) == (done.returncode, "1 passed, 2 skipped" in done.stdout), done.stdout
+    assert [] == list(gcs_blobs.list(""))
 
 
 def test_without_a_url_nothing_is_proved(tmp_path: Path) -> None:

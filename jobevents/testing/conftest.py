@@ -3,7 +3,8 @@
     python -m pytest --pyargs jobevents.testing --jobevents-url postgresql://user@host/database
 
 The URL is one for `connect`. Nothing that is there is touched: each test has a log of its own, in SQLite a file in a new
-directory beside the one named, in Postgres a new schema; both are gone afterwards. The account must be allowed to make them.
+directory beside the one named, in Postgres a new schema, on blobs (`gs://bucket/prefix`, `file:///directory`) a new prefix;
+all are gone afterwards. The account must be allowed to make them. Of what is kept on blobs, the log alone is proved.
 """
 
 import secrets
@@ -19,7 +20,7 @@ from jobevents.errors import Misconfigured
 from jobevents.jobs import Jobs
 from jobevents.pytest_plugin import OPTION
 from jobevents.testing.clock import Clock
-from jobevents.wiring import connect, migrate
+from jobevents.wiring import connect, migrate, open_blobs
 
 
 @pytest.fixture(scope="session")
@@ -52,8 +53,21 @@ def url(place: str) -> Iterator[str]:
         case "postgresql" | "postgres":
             options = {**dict(parse_qsl(parts.query)), "schema": name}
             yield from _schema(urlunsplit(parts._replace(query=urlencode(options))), place, name)
+        case "gs" | "file":
+            yield from _prefix(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}")))
         case _:
             raise Misconfigured(f"the contracts know no way to make an empty log scheme={parts.scheme}: subclass them")
+
+
+def _prefix(url: str) -> Iterator[str]:
+    """Yield the URL of an empty prefix, and remove all that is below it in the end."""
+    yield url
+    blobs, prefix = open_blobs(url)
+    for entry in list(blobs.list(f"{prefix}/" if prefix else "")):
+        blobs.delete(entry.name)
+    blobs.close()
+    if urlsplit(url).scheme == "file":
+        shutil.rmtree(unquote(urlsplit(url).path), ignore_errors=True)
 
 
 def _schema(url: str, place: str, name: str) -> Iterator[str]:

@@ -19,6 +19,10 @@ class TestLog(LogContract):
 
     @pytest.fixture
     def log(self, jobs: Jobs) -> EventLog:
+        self.ordered, self.whole_calls = jobs.log.ordered, jobs.log.whole_calls
+        self.keeps_rows = jobs.desk is not None
+        if not self.keeps_rows:  # a log of objects: each write is a request
+            self.races, self.many = 20, 600
         return jobs.log
 
 
@@ -27,6 +31,8 @@ class TestJobStore(JobStoreContract):
 
     @pytest.fixture
     def store(self, jobs: Jobs) -> JobStore:
+        if jobs.desk is None:
+            pytest.skip("this log keeps no rows: its lists are those of an index, which a projector keeps")
         return jobs.store
 
     @pytest.fixture
@@ -45,6 +51,8 @@ class TestJobQueue(JobQueueContract):
 
     @pytest.fixture
     def queue(self, jobs: Jobs) -> JobQueue:
+        if jobs.desk is None:
+            pytest.skip("this log keeps no rows, and hands out no jobs")
         self._jobs = jobs
         return jobs.queue
 
