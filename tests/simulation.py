@@ -376,6 +376,7 @@ def one_thread(seed: int) -> Iterator[None]:
             stack.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _Inline))
         stack.enter_context(mock.patch("jobevents.pulse.Pulse.start"))
         stack.enter_context(mock.patch("os.urandom", numbers.randbytes))
+        stack.enter_context(mock.patch("jobevents.events._drawn", []))  # ids that were drawn before this world
         stack.enter_context(mock.patch("os.getpid", return_value=1))
         stack.enter_context(mock.patch("jobevents.backoff.random.Random", return_value=made))
         yield
