@@ -51,7 +51,8 @@ def mend(world: World, job_id: str, version: int) -> None:
     """Put an event in the place of one that cannot be read, as an upgrade makes it readable."""
     recorder: Any = world.jobs.log.recorder
     number = recorder._stored_events_index[job_id][version]
-    title = codec.encode(_annotated(job_id, version))
+    body = codec.encode(_annotated(job_id, version))
+    title = codec.seal(body, codec.link("", body))  # what comes next goes on from some chain
     recorder._stored_events[number] = type(recorder._stored_events[number])(job_id, version, "JobAnnotated", title)
 
 
