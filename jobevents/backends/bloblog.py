@@ -217,7 +217,9 @@ class BlobRecorder(AggregateRecorder):
         expected = self._heads.expected(job_id)
         is_short = (lte is not None and lte <= PROBES) or (expected is not None and expected <= SHORT)
         if not desc and (gt or is_short):
-            return self._following(job_id, gt or 0, lte)[:limit]
+            found = self._following(job_id, gt or 0, lte)
+            if found or gt:  # else it has none, or what came first was erased: a list tells
+                return found[:limit]
         slots = self._listed(job_id, gt, lte)
         return self._read_all((slots[::-1] if desc else slots)[:limit])
 
