@@ -309,10 +309,10 @@ class BlobRecorder(AggregateRecorder):
         for job_id in sorted(heads, key=str.encode):
             known, head = after(job_id), heads[job_id]
             # By the head that was listed: one that is missing, erased or lost, hides none of those behind it.
-            slots = [Slot(job_id, n) for n in range(known + 1, min(head, known + LONG) + 1)]
+            wanted = [Slot(job_id, n) for n in range(known + 1, min(head, known + LONG) + 1)]
             if head > known + LONG:
-                slots = self._listed(job_id, known or None, None)
-            for event in self._read_all(slots):
+                wanted = self._listed(job_id, known or None, None)
+            for event in self._read_all(wanted):
                 yield Record("", job_id, event.originator_version, event.topic, event.state)
 
     def last_slots(self, part: str, *, after: str = "") -> Iterator[Slot]:
