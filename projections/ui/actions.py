@@ -90,6 +90,53 @@ def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, i
     ]
 
 
+class Bulk(msgspec.Struct, frozen=True):
+    """What can be done to many jobs at once."""
+
+    actions: list[Action]
+    filter: dict[str, str]  # all matching ones, as the API says it
+    not_all: str  # why all matching ones cannot be chosen; "" where they can
+
+    @property
+    def why_not(self) -> list[tuple[str, list[str]]]:
+        """Why buttons cannot be pressed."""
+        return reasons(self.actions)
+
+
+def of_many(caller: Identity, routes: Collection[tuple[str, str]], filter: dict[str, str], not_all: str) -> Bulk:
+    """Return the buttons of a list, where what is done is decided job by job.
+
+    Args:
+        filter: what finds all the jobs of the list.
+        not_all: why nothing does.
+    """
+    said: tuple[tuple[str, str, Role, str], ...] = (
+        ("cancel", "Cancel", "cancel", "JobCanceled to those that wait, CancelRequested to those that run"),
+        ("retry", "Retry", "retry", "JobRequeued(retry) to those that failed or were skipped"),
+        ("rerun", "Run again", "retry", "JobRequeued(rerun) to those that have ended"),
+        ("delete", "Delete", "delete", "JobDeleted to each, for good"),
+    )
+    is_there = ("POST", "/api/bulk") in routes
+    made = [
+        Action(
+            name=name,
+            label=label,
+            appends=appends,
+            method="POST",
+            path="api/bulk",
+            reason=f"{label.lower()} by {caller.name or 'somebody'}",
+            is_dangerous=name == "delete",
+            disabled="" if is_there and role in caller.roles else _no_role(caller, role) if is_there else NO_ROUTE,
+        )
+        for name, label, role, appends in said
+    ]
+    return Bulk(made, filter, not_all)
+
+
+def _no_role(caller: Identity, role: Role) -> str:
+    return f"{caller.name or 'nobody'} has not the role {role}"
+
+
 class Pair(msgspec.Struct, frozen=True):
     """Two commands that undo each other, or settle something."""
 
@@ -103,7 +150,7 @@ class Pair(msgspec.Struct, frozen=True):
 def pair(caller: Identity, routes: Collection[tuple[str, str]], role: Role, path: str) -> Pair:
     """Return two commands, of which one is a POST at a path of the API."""
     if role not in caller.roles:
-        return Pair(f"{caller.name or 'nobody'} has not the role {role}")
+        return Pair(_no_role(caller, role))
     return Pair("" if ("POST", path) in routes else NO_ROUTE)
 
 
@@ -124,7 +171,7 @@ def _why_not(
     if state not in allowed:
         return f"not while it is {state.strip('()')}"
     if role not in caller.roles:
-        return f"{caller.name or 'nobody'} has not the role {role}"
+        return _no_role(caller, role)
     if not is_there:
         return NO_ROUTE
     return ""

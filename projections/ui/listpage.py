@@ -15,15 +15,16 @@ from projections.api.listing import Wanted
 from projections.api.problems import CannotFilter, Problem, refusal_of
 from projections.api.questions import Questions
 from projections.api.route import Desk, Given, Reply
+from projections.api.routes import THERE
 from projections.api.shapes import JobPage
 from projections.api.sifting import Sieve, Sifted, sift
 from projections.index import cursor_after
 from projections.reader import LeftOut
-from projections.ui import rows, search
+from projections.ui import actions, rows, search
 from projections.ui.render import page
 from projections.ui.rows import Row
 from projections.ui.search import Search
-from projections.ui.words import query
+from projections.ui.words import iso, query
 
 PER_PAGE: Final = 25
 SIZES: Final = (10, 25, 50, 100, 200)
@@ -76,6 +77,7 @@ def show(desk: Desk, given: Given) -> Reply:
         sizes=SIZES,
         pages=_nearby(found.page),
         filters=questions.listing.filters(),
+        bulk=actions.of_many(given.caller, THERE, *_all_matching(wanted, values["as_of"], now)),
         is_empty_log=_is_empty(questions, wanted, found),
     )
     return msgspec.structs.replace(
@@ -224,6 +226,17 @@ def _rail(questions: Questions, wanted: Search) -> dict[str, Any]:
         "queues": [pair for pair in shown if pair[0]][:QUEUES_SHOWN],
         "counted_at": kept.at,
     }
+
+
+def _all_matching(wanted: Search, as_of: str, now: datetime) -> tuple[dict[str, str], str]:
+    """Return what finds all the jobs of the list for a command, or why nothing does."""
+    if as_of:
+        return {}, "this is the past"
+    if _sieve(wanted):
+        return {}, "a search that looks through rows finds them page by page: choose rows"
+    since, until = (iso(search.instant(text, now)) if text else "" for text in (wanted.after, wanted.before))
+    said = {"state": wanted.state, "command": wanted.command, "queue": wanted.queue, "q": wanted.id}
+    return {key: value for key, value in {**said, "since": since, "until": until}.items() if value}, ""
 
 
 def _links(given: Given, wanted: Search, found: Found) -> dict[str, Any]:

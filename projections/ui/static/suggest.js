@@ -8,6 +8,7 @@ export function startSuggestions() {
   let asked = 0;
 
   function close() {
+    asked += 1; // what is still to be answered comes too late
     list.hidden = true;
     at = -1;
     field.setAttribute("aria-expanded", "false");
