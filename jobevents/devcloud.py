@@ -1,11 +1,14 @@
 """Emulators of Cloud Storage and Pub/Sub as children of this process, for development: found, started, waited for, ended."""
 
 import contextlib
+import ctypes
 import os
 import platform
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -24,6 +27,7 @@ BUCKET, PROJECT, TOPIC = "jobs", "dev", "jobs"
 _JARS = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib")
 _START_S = 30.0
 _IS_THERE = 409
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class DevCloud(msgspec.Struct, frozen=True):
@@ -130,7 +134,12 @@ def _running(command: list[str], output: Path) -> Iterator["subprocess.Popen[byt
     """Run a program for as long as the block; a signal to this process's group, as Ctrl-C sends, is not for it."""
     with output.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - a program that was looked up, with arguments of ours
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=end_with_parent if sys.platform == "linux" else None,
         )
     try:
         yield process
@@ -141,6 +150,11 @@ def _running(command: list[str], output: Path) -> Iterator["subprocess.Popen[byt
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def end_with_parent() -> None:
+    """In the child: have Linux end it when this process is gone, killed without a chance to do so itself."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _await(url: str, process: "subprocess.Popen[bytes]", output: Path) -> None:

@@ -4,11 +4,11 @@ A test module says `pytest_plugins = ("tests.pubsub",)`.
 """
 
 import contextlib
-import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,12 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from jobevents import devcloud
 from jobevents.backends.pubsub import PubSubBus
 from jobevents.backends.pubsubsubscriber import Terms
 from tests.pubsub_server import PubSubServer
 
-JAR = "JOBEVENTS_PUBSUB_EMULATOR_JAR"
-_PLACE = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib")
 _START_S = 30.0
 
 
@@ -45,9 +44,9 @@ def pubsub_server(pubsub_stand_in: PubSubServer, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(scope="session")
 def pubsub_jar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Google's emulator in a process of its own: host and port."""
-    jar, java = _jar(), shutil.which("java")
+    jar, java = devcloud.pubsub_jar(), shutil.which("java")
     if jar is None or java is None:
-        what = "java" if jar else f"the emulator's jar (in {_PLACE}, or named by {JAR})"
+        what = "java" if jar else f"the emulator's jar (in its package's place, or named by {devcloud.JAR})"
         pytest.skip(
             f"no {what}: Google's Pub/Sub emulator is NOT tested. Run: apt-get install google-cloud-cli-pubsub-emulator"
         )
@@ -61,6 +60,7 @@ def pubsub_jar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            preexec_fn=devcloud.end_with_parent if sys.platform == "linux" else None,
         )
     try:
         _await(process, port, output)
@@ -95,13 +95,6 @@ def pubsub(pubsub_host: str, topic: str) -> Iterator[PubSubBus]:
     bus.create_topic()
     yield bus
     bus.close()
-
-
-def _jar() -> Path | None:
-    named = os.environ.get(JAR)
-    if named:
-        return Path(named)
-    return next(iter(sorted(_PLACE.glob("cloud-pubsub-emulator-*-all.jar"), reverse=True)), None)
 
 
 def _await(process: "subprocess.Popen[bytes]", port: int, output: Path) -> None:

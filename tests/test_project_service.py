@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -302,6 +303,23 @@ def _free_port() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends a child whose parent was killed")
+def test_the_emulators_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    """No emulator is left behind, whatever ended `dev-cloud`."""
+    process = start("dev-cloud", cwd=tmp_path)
+    assert process.stdout is not None
+    cloud = json.loads(process.stdout.readline())
+    process.kill()
+    process.communicate()
+
+    until(lambda: all(_is_gone(pid) for pid in cloud["processes"]))
+
+
+def _is_gone(pid: int) -> bool:
+    return subprocess.run(["kill", "-0", str(pid)], capture_output=True, check=False).returncode != 0
+
+
+@pytest.mark.slow
 def test_the_emulators_start_with_one_command(tmp_path: Path) -> None:
     """`jobevents dev-cloud` prints what to use: a job is submitted and projected with it; Ctrl-C ends everything."""
     process = start("dev-cloud", cwd=tmp_path)
@@ -316,7 +334,7 @@ def test_the_emulators_start_with_one_command(tmp_path: Path) -> None:
         process.communicate(timeout=30)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
     assert 0 == process.returncode
     for pid in cloud["processes"]:
