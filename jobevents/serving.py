@@ -11,13 +11,19 @@ from jobevents.errors import Misconfigured
 from jobevents.jobs import Jobs
 
 BACKLOG = 2048  # connections that wait to be taken
+_STREAMS_END_S = 1  # whole seconds: what is still followed at the end is cut off then
 _PATIENCE_S = 5.0  # for answers that are under way at the end
 
 
 def missing() -> str:
     """Return the name of a package that serving needs and that is not there; "" for none."""
     return next(
-        (name for name in ("uvicorn", "starlette", "jinja2", "prometheus_client") if find_spec(name) is None), ""
+        (
+            name
+            for name in ("uvicorn", "starlette", "sse_starlette", "jinja2", "prometheus_client")
+            if find_spec(name) is None
+        ),
+        "",
     )
 
 
@@ -30,7 +36,14 @@ def serving(jobs: Jobs, *, port: int, actor: str) -> Iterator[str]:
     from projections.api.access import Anonymous
 
     app = create_app(jobs, access=Anonymous(name=actor))
-    config = uvicorn.Config(app, log_level="warning", server_header=False, proxy_headers=False, lifespan="off")
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_STREAMS_END_S,
+    )
     server = uvicorn.Server(config)
     try:
         listener = listen("127.0.0.1", port)

@@ -20,6 +20,6 @@ def past(jobs: Jobs) -> Past:
 
 @pytest.fixture
 def api(jobs: Jobs) -> Iterator[Client]:
-    """The API over each log."""
-    with client_of(create_app(jobs)) as client:
+    """The API over each log; what is followed ends when all that there is has been sent."""
+    with client_of(create_app(jobs, stream_s=0)) as client:
         yield client

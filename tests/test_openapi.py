@@ -1,41 +1,21 @@
 """The OpenAPI document holds: what it allows is answered as it says, and what it forbids is refused."""
 
 import os
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvicorn
 
 from jobevents import connect
 from projections.api import create_app
 from tests.api import fill, project
+from tests.serving import listening
 
 EXAMPLES = 20  # of each route, beside those that the document itself makes
 SCHEMATHESIS = (
     "import sys; from schemathesis.cli import schemathesis; schemathesis(sys.argv[1:], prog_name='schemathesis')"
 )
-
-
-@contextmanager
-def listening(app: Any) -> Iterator[str]:
-    """Serve an app by a real server in a thread; give where."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(20)
 
 
 @pytest.mark.slow
@@ -47,7 +27,7 @@ def test_no_request_gets_what_the_document_does_not_say(tmp_path: Path) -> None:
     with connect(f"sqlite:///{tmp_path}/jobs.db") as jobs:
         fill(jobs)
         project(jobs)
-        with listening(create_app(jobs, wait_s=0.02)) as place:
+        with listening(create_app(jobs, wait_s=0.02, stream_s=0)) as place:
             command = ["run", f"{place}/openapi.json", f"--max-examples={EXAMPLES}", "--no-color"]
             only = ["--phases=examples,coverage,fuzzing", "--exclude-checks=positive_data_acceptance"]
             done = subprocess.run(

@@ -53,6 +53,23 @@ def test_a_server_answers_until_it_is_stopped(number: signal.Signals, tmp_path: 
     assert 0 == code
 
 
+def test_a_signal_ends_what_is_followed(tmp_path: Path) -> None:
+    """Who follows holds up no stop."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    connect(url).close()
+
+    with (
+        served("--url", url, cwd=tmp_path) as (place, process),
+        httpx.stream("GET", f"{place}/api/stream", trust_env=False) as answer,
+    ):
+        lines = answer.iter_lines()
+        next(lines)
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(10)
+
+    assert 0 == code
+
+
 def test_sec_03_it_does_not_open_to_the_world(jobevents: CommandLine) -> None:
     """Beyond loopback it refuses to start without authentication, and says what to do."""
     told = jobevents("serve", "--host", "0.0.0.0")

@@ -2,19 +2,21 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from typing import Final, TypeVar, TypeVarTuple
 
 import msgspec
-from anyio import CapacityLimiter, sleep, to_thread
+from anyio import CapacityLimiter, move_on_after, sleep, to_thread
 from anyio.lowlevel import RunVar
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jobevents.errors import InvalidValue, JobEventsError
 from jobevents.jobs import Jobs
@@ -24,10 +26,11 @@ from jobevents.times import format_time
 from projections.api import parameters
 from projections.api.access import Access, Anonymous, Identity, check_host, check_role, check_site
 from projections.api.commanding import Commands
+from projections.api.following import MOST, Feed, Follower, Following, ending
 from projections.api.metrics import Metrics
 from projections.api.problems import NotJson, NotYet, Refusal, TooLarge, refusal_by_status, refusal_of
 from projections.api.questions import Questions
-from projections.api.route import JSON, WAIT_S, Desk, Given, Reply, Route
+from projections.api.route import JSON, SSE, WAIT_S, Desk, Given, Reply, Route
 from projections.api.routes import ROUTES
 from projections.ui.pages import PAGES
 
@@ -35,7 +38,11 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 THREADS: Final = 16  # requests that read at once; the others wait their turn
+STREAM_THREADS: Final = 4  # of those who follow, beside them: they hold up nobody
+STREAM_S: Final = 3600.0  # then a stream ends, so that who comes back is judged again
 BODY_LIMIT: Final = 256 * 1024  # bytes: the params of a job are at most 64 KiB
+_PING_S: Final = 15.0  # between signs of life: proxies take a minute of silence for the end
+_TAKEN_S: Final = 30.0  # in which what is sent must be taken
 _LOOK_S: Final = 0.05  # between two looks at whether what is waited for is there
 
 _HEADERS: Final = {
@@ -59,6 +66,8 @@ def create_app(
     hosts: Collection[str] = (),
     threads: int = THREADS,
     wait_s: float = WAIT_S,
+    streams: int = MOST,
+    stream_s: float = STREAM_S,
 ) -> ASGIApp:
     """Return the API and the dashboard over these jobs, to be served, or mounted in an app of your own; it closes nothing.
 
@@ -71,10 +80,12 @@ def create_app(
         hosts: names of this server, without ports: requests for others are refused, but those about its health; none: any.
         threads: how many requests read at once.
         wait_s: how long `wait_for` waits at most.
+        streams: how many may follow at once; who comes beyond is told to try again.
+        stream_s: how long a stream goes on; with 0 it ends when all that there is has been sent.
     """
     questions = Questions(jobs, registry=registry, record=record)
-    desk = Desk(questions, Metrics(questions), Commands(jobs, questions.listing))
-    server = _Server(desk, access or Anonymous(), frozenset(hosts), threads, wait_s)
+    desk = Desk(questions, Metrics(questions), Commands(jobs, questions.listing), Following(questions, streams))
+    server = _Server(desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s)
     return Starlette(
         routes=[
             # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
@@ -88,13 +99,16 @@ def create_app(
 class _Server:
     """What all routes of one app have in common."""
 
-    def __init__(self, desk: Desk, access: Access, hosts: frozenset[str], threads: int, wait_s: float) -> None:
+    def __init__(
+        self, desk: Desk, access: Access, hosts: frozenset[str], *, threads: int, wait_s: float, stream_s: float
+    ) -> None:
         self._desk = desk
         self._access = access
         self._hosts = hosts
-        self._threads = threads
         self._wait_s = wait_s
-        self._limiter: RunVar[CapacityLimiter] = RunVar("jobevents-api-threads")  # one for each event loop
+        self._stream_s = stream_s
+        self._asking = _Threads("jobevents-api-threads", threads)
+        self._following = _Threads("jobevents-api-stream-threads", STREAM_THREADS)
 
     def endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
         """Return what Starlette calls for a route."""
@@ -102,7 +116,8 @@ class _Server:
         async def answer(request: Request) -> Response:
             began, started = self._now(), time.monotonic()
             try:
-                response = _response(await self._reply(route, request), route, began)
+                reply = await self._reply(route, request)
+                response = self._streamed(reply, began) if route.is_stream else _response(reply, route, began)
             except Exception as error:
                 if not isinstance(error, JobEventsError):
                     logger.exception("request failed route=%s", route.name)
@@ -130,12 +145,38 @@ class _Server:
             request.path_params.get("job_id", ""),
             body,
             request.headers.get("if-none-match", ""),
+            request.headers.get("last-event-id", ""),
             *_place(request),
         )
         if route.is_quick:
             return route.ask(self._desk, given)
         await self._wait(route, given)
-        return await self._in_thread(route.ask, self._desk, given)
+        return await self._asking.run(route.ask, self._desk, given)
+
+    def _streamed(self, reply: Reply, began: datetime) -> Response:
+        follower = self._desk.following.bell.enter()
+        headers = {**_HEADERS, "X-Complete-Through": format_time(began), "Content-Type": SSE, **reply.headers}
+        return _Stream(self._parts(reply.body, follower), follower, headers)
+
+    async def _parts(self, feed: Feed, follower: Follower) -> AsyncIterator[bytes]:
+        """Yield what a follower is sent, until it is time to end, or nothing more can be read."""
+        ends = time.monotonic() + self._stream_s
+        yield feed.begin()
+        try:
+            while True:
+                part = await self._following.run(feed.read)
+                if part:
+                    yield part
+                left_s = ends - time.monotonic()
+                if left_s <= 0 and (self._stream_s or not part):
+                    return
+                if not part:
+                    with move_on_after(left_s):
+                        await follower.wait()
+        except Exception as error:
+            if not isinstance(error, JobEventsError):
+                logger.exception("stream failed")
+            yield ending(error)
 
     def _refused(self, route: Route, request: Request, refusal: Refusal, began: datetime) -> Response:
         if route.refuse is None:
@@ -155,17 +196,10 @@ class _Server:
         if route.waits is None or wanted is None:
             return
         ends = time.monotonic() + self._wait_s
-        while (found := await self._in_thread(route.waits, self._desk.questions, given)) < wanted:
+        while (found := await self._asking.run(route.waits, self._desk.questions, given)) < wanted:
             if time.monotonic() >= ends:
                 raise NotYet(f"waited in vain wait_for={wanted} found={found} waited_s={self._wait_s:g}")
             await sleep(_LOOK_S)
-
-    async def _in_thread(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        limiter = self._limiter.get(None)
-        if limiter is None:
-            limiter = CapacityLimiter(self._threads)
-            self._limiter.set(limiter)
-        return await to_thread.run_sync(call, *args, limiter=limiter)
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         """Answer where no route is, or not with this method."""
@@ -180,6 +214,42 @@ class _Server:
 
     def _now(self) -> datetime:
         return self._desk.questions.jobs.emitter.clock()
+
+
+class _Threads:
+    """So many threads for what blocks, of each event loop."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._threads = threads
+        self._limiter: RunVar[CapacityLimiter] = RunVar(name)
+
+    async def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            limiter = CapacityLimiter(self._threads)
+            self._limiter.set(limiter)
+        return await to_thread.run_sync(call, *args, limiter=limiter)
+
+
+class _Stream(EventSourceResponse):
+    """An answer that goes on until the follower is gone, the server ends, or what is sent is not taken."""
+
+    def __init__(self, parts: AsyncIterator[bytes], follower: Follower, headers: dict[str, str]) -> None:
+        super().__init__(
+            parts,
+            headers=headers,
+            ping=_PING_S,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here"),
+            sep="\n",
+            send_timeout=_TAKEN_S,
+        )
+        self._follower = follower
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._follower.leave()
 
 
 async def _body(request: Request, kind: type[msgspec.Struct]) -> msgspec.Struct:

@@ -39,6 +39,17 @@ _HEADERS: Final = {
 }
 
 
+_MESSAGE: Final = {  # OpenAPI 3.1 has no word for it: the schema of a stream is that of each of its messages
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "Give it as `Last-Event-ID` to go on after it."},
+        "event": {"type": "string", "enum": ["message", "unreadable", "problem"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["data"],
+}
+
+
 def document(routes: "tuple[Route, ...]") -> dict[str, Any]:
     """Return the document of these routes."""
     types_of = [one for route in routes for one in (*_members(route.answer), *_members(route.takes))]
@@ -107,6 +118,8 @@ def _body(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _schema(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    if route.is_stream:
+        return _MESSAGE
     members = [refs.get(one, {"type": "object"}) for one in _members(route.answer)]
     if not members:
         return {"type": "string"}

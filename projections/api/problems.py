@@ -42,6 +42,10 @@ class NotJson(InvalidValue):
     """A command's body is not said to be JSON."""
 
 
+class TooMany(JobEventsError):
+    """As many are served at once as may be."""
+
+
 class NotYet(JobEventsError):
     """What was waited for has not come in time."""
 
@@ -69,6 +73,7 @@ _KINDS: dict[type[BaseException], _Kind] = {
     IllegalTransition: _Kind(409, "illegal_transition", "state does not allow this", "look at the job again"),
     Conflict: _Kind(409, "conflict", "somebody else was first", "look again, then decide again"),
     AppendUnknown: _Kind(503, "unknown", "not known whether it was done", "look at the job before you try again"),
+    TooMany: _Kind(503, "too_many", "too many at once", "try again in a moment, or close others"),
     Unavailable: _Kind(503, "unavailable", "store cannot be read now", "try again in a moment"),
     PermissionDenied: _Kind(500, "store_refuses", "store refuses this server", "mend the server's credentials"),
     Corrupt: _Kind(500, "corrupt", "what is stored cannot be read", "run jobevents doctor"),

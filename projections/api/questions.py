@@ -14,7 +14,7 @@ from jobevents.registry import Registry
 from jobevents.status import Status
 from projections.api.access import Identity
 from projections.api.listing import Listing
-from projections.api.recent import Recent
+from projections.api.recent import UNORDERED, Recent
 from projections.api.shapes import EventList, Features, Filter, LogLines, StartList
 from projections.api.standing import Standing
 from projections.asof import Moment, job_at
@@ -116,11 +116,16 @@ class Questions:
                 "/api/jobs/{id}": Filter(True, ""),
                 "/api/jobs": self.listing.past(),
             },
+            streams={"/api/stream": self.can_follow(), "/api/jobs/{id}/logs/stream": Filter(True, "")},
             per_page_max=MAX_PER_PAGE,
             has_registry=self.standing.has_registry,
             caller=caller.name,
             roles=sorted(caller.roles),
         )
+
+    def can_follow(self) -> Filter:
+        """Return whether events can be followed as they are committed."""
+        return Filter(True, "") if self.jobs.log.ordered else Filter(False, UNORDERED)
 
     def check_ready(self) -> None:
         """Read the end of the log, and the index's manifest.

@@ -8,6 +8,7 @@ import msgspec
 
 from projections.api.access import Identity, Role
 from projections.api.commanding import Commands
+from projections.api.following import Following
 from projections.api.metrics import Metrics
 from projections.api.parameters import Parameter
 from projections.api.problems import Refusal
@@ -15,6 +16,7 @@ from projections.api.questions import Questions
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"  # as Prometheus reads it
+SSE: Final = "text/event-stream"
 WAIT_S: Final = 10.0  # how long `wait_for` waits at most, where the app is not told otherwise
 
 
@@ -26,6 +28,7 @@ class Given(msgspec.Struct, frozen=True):
     job_id: str = ""  # of the path, as it came
     body: Any = None  # of the type that the route takes
     if_none_match: str = ""
+    last_event_id: str = ""  # the last that a follower got
     path: str = ""  # below where the app is mounted
     depth: int = 0  # how many steps `../` lead from the path to where the app is mounted
 
@@ -33,7 +36,7 @@ class Given(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """An answer."""
 
-    body: Any  # what is encoded, or bytes as they are
+    body: Any  # what is encoded, or bytes as they are; of a stream, a Feed
     complete_through: datetime | None = None  # every event committed before is in it; None: the request's begin
     is_complete_known: bool = True  # False: nobody knows up to when it is complete
     headers: Mapping[str, str] = {}
@@ -50,6 +53,7 @@ class Desk(msgspec.Struct, frozen=True):
     questions: Questions
     metrics: Metrics
     commands: Commands
+    following: Following
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,5 +73,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[int, ...] = ()  # statuses besides those that every route may answer
     extra: Mapping[int, str] = {}  # other good answers
     is_quick: bool = False  # asks nothing of a store: answered at once, also while all threads are taken
+    is_stream: bool = False  # the answer goes on until the follower is gone
     waits: Callable[[Questions, Given], int] | None = None  # the place that `wait_for` waits for
     refuse: Refuse | None = None  # how a refusal is shown; None: as a Problem in JSON

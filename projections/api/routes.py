@@ -14,6 +14,7 @@ from projections.api.listing import STATES, Wanted
 from projections.api.questions import MAX_ITEMS, Questions
 from projections.api.route import TEXT, Desk, Given, Reply, Route
 from projections.api.standing import MAX_BARS, MAX_PARKED
+from projections.api.streamroutes import STREAMS
 from projections.asof import parse
 from projections.index import DEFAULT_PER_PAGE, MAX_PER_PAGE
 
@@ -282,7 +283,7 @@ READS: Final[tuple[Route, ...]] = (
 )
 """In the order in which they are tried: what stands below a job comes before the job."""
 
-ROUTES: Final[tuple[Route, ...]] = (*READS, *COMMANDS)
+ROUTES: Final[tuple[Route, ...]] = (*STREAMS, *READS, *COMMANDS)
 """All of the API."""
 
 THERE: Final = frozenset((route.method, route.path) for route in ROUTES)

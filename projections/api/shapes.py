@@ -142,12 +142,22 @@ class Filter(msgspec.Struct, frozen=True):
     reason: str  # why not, and what can be done; "" when it can
 
 
+class Unreadable(msgspec.Struct, frozen=True):
+    """An event that a stream cannot show."""
+
+    job_id: str
+    version: int
+    type: str
+    why: str
+
+
 class Features(msgspec.Struct, frozen=True):
     """What this server can do, and what the caller may."""
 
     version: str  # of jobevents
     filters: dict[str, Filter]  # parameter of /api/jobs -> whether it can be used
     as_of: dict[str, Filter]  # place -> whether it can be shown as of an instant
+    streams: dict[str, Filter]  # what can be followed as it happens
     per_page_max: int
     has_registry: bool  # the server knows the kinds of jobs
     caller: str  # who is asking
