@@ -113,6 +113,11 @@ class Waiting(Generic[T]):
         held = self._held.get(run_id)
         return held is not None and held.until > tick
 
+    def is_held_by(self, run_id: str, token: str, tick: float) -> bool:
+        """Tell whether a token holds it now."""
+        held = self._held.get(run_id)
+        return held is not None and held.token == token and held.until > tick
+
     def expire(self, tick: float) -> None:
         """Have those wait again that were held for long enough."""
         while self._holds and self._holds[0][0] <= tick:

@@ -210,7 +210,7 @@ class PubSubServer:
                 found = self._found(request.subscription, context)
                 now = time.monotonic()
                 found.settle(now)
-                if found.ready:
+                if found.ready or request.return_immediately:
                     return types.PullResponse.pb()(received_messages=self._take(found, request.max_messages, now))
                 self._changed.wait(0.02)
             code = self.fail("Pull")
