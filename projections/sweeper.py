@@ -2,7 +2,8 @@
 
 W1 looks behind the last known version of every unfinished job, and at its status: was it written by another service? W2 goes
 through the whole log, a 256th at a time, by lists alone, and finds jobs that nobody knows and versions that the index has
-not. W3: when a subscription was lost, W2 at full speed. One process at a time does it, by lease; two are only dearer.
+not; what landed of such a job after it was erased goes. W3: when a subscription was lost, W2 at full speed. One process at a
+time does it, by lease; two are only dearer.
 
 Cost: W1 two reads for each unfinished job, every five minutes while nothing is amiss and every minute while something is. W2
 a list for each thousand events, all of them once a day: about $1.5 a month for each million jobs of ten events, and a third
@@ -51,6 +52,10 @@ class Parts(Protocol):
 
     def last_slots(self, part: str, *, after: str = "") -> Iterator[tuple[str, int]]:
         """Yield (job id, last version) of every job of a part, by lists alone."""
+        ...
+
+    def drop_ghosts(self, job_id: str) -> int:
+        """Remove what landed after the job was erased, or its key given to another; return how many events that were."""
         ...
 
 
@@ -299,6 +304,8 @@ class Sweeper:
         job_id, at, version = one
         taken = self._inlet.inflow.taken(job_id).version
         status = self._inlet.look(job_id)
+        if not max(at, taken, status.version):
+            self._drop_ghosts(job_id)
         last = self._inlet.log.read_raw(job_id, after=version - 1, until=version)
         if last and last[0].type == JobDeleted.__name__:
             if status.version:
@@ -310,6 +317,13 @@ class Sweeper:
         if not found and last:
             self._inlet.inflow.again(last[0])  # the index alone lacks it, or has it since it was read
         return found
+
+    def _drop_ghosts(self, job_id: str) -> None:
+        """Remove what a process wrote, and died before it could take that back; of a job that nobody knew. One read."""
+        dropped = self._parts.drop_ghosts(job_id)
+        if dropped:
+            self._counts.add("ghosts_dropped", dropped)
+            logger.warning("events landed below the floor of their job, they are removed job_id=%s", job_id)
 
     def _look_at(self, one: tuple[str, int]) -> int:
         job_id, version = one

@@ -568,6 +568,7 @@ def test_a_key_whose_holder_never_began_is_taken_over(
     clock.move(61)
 
     jobs.submit("render", {"song": 8}, id="b", key="k")
+    clock.move(1)
     held.land()
 
     assert 1 == other.log.recorder.drop_ghosts("a")  # type: ignore[attr-defined]  # a BlobRecorder: what a sweeper does
@@ -577,6 +578,21 @@ def test_a_key_whose_holder_never_began_is_taken_over(
     assert "b" == active.id
     with pytest.raises(Gone):
         other.submit("render", id="a", key="k2")
+
+
+def test_only_what_landed_after_a_floor_is_a_ghost(jobs: Jobs, clock: Clock) -> None:
+    """An acknowledged event that was there before stays: it is the erasure's, or its job began as the floor was raised."""
+    recorder = jobs.log.recorder
+    assert isinstance(recorder, BlobRecorder)
+    for job_id, floor in (("begun", 1), ("erased", 2)):
+        jobs.submit("render", id=job_id)
+        jobs.cancel(job_id)
+        clock.move(1)
+        recorder.floors.raise_to(job_id, floor)
+        clock.move(1)
+
+    assert [0, 0] == [recorder.drop_ghosts(job_id) for job_id in ("begun", "erased")]
+    assert [2, 2] == [len(jobs.log.read(job_id)) for job_id in ("begun", "erased")]
 
 
 def test_a_holder_that_begins_while_it_is_looked_at_keeps_its_key(jobs: Jobs, wire: Wire, other: Jobs) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from jobevents import codec
+from jobevents.backends.bloblog import BlobRecorder
+from jobevents.backends.blobnames import Slot
 from jobevents.blobs import Blob, Blobs
 from jobevents.bus import Delivery, Notice
 from jobevents.errors import PermissionDenied, Unavailable
@@ -525,6 +527,32 @@ def test_a_deleted_job_leaves_the_views_for_good(world: Clouded) -> None:
     assert world.is_right()
 
 
+def test_a_first_event_that_lands_after_its_key_was_taken_over_is_swept_away(world: Clouded) -> None:
+    """Its process died before it could take it back: the job that nobody knew does not come to be, in no view."""
+    replica = world.replica()
+    world.publisher.is_mute = True
+    world.jobs.submit("render", id="late")
+    recorder = world.jobs.log.recorder
+    assert isinstance(recorder, BlobRecorder)
+    name = recorder.names.event(Slot("late", 1))
+    blob = world.blobs.get(name)
+    assert blob is not None
+    world.blobs.delete(name)
+    recorder.floors.raise_to("late", 1)
+    world.jobs.submit("render", id="kept")
+    world.time.now += 61
+    world.blobs.put(name, blob.data, metadata=blob.metadata)
+    world.publisher.is_mute = False
+
+    replica.sweep()
+
+    assert 1 == world.jobs.counts.snapshot()["ghosts_dropped"]
+    assert [("kept", 1)] == world.events()
+    assert ["kept"] == world.indexed()
+    assert world.stored("late") is None
+    assert world.is_right()
+
+
 def test_a_crash_loses_nothing_that_was_not_acknowledged(world: Clouded) -> None:
     """A replica that dies between its views: another gets the messages, and the index is made whole."""
     first = world.replica()
@@ -577,6 +605,9 @@ def test_a_part_is_listed_in_its_turn(world: Clouded) -> None:
         def last_slots(self, part: str, *, after: str = "") -> Any:
             listed.append(part)
             return real(part)
+
+        def drop_ghosts(self, job_id: str) -> int:
+            raise AssertionError("nothing is there")
 
     replica.sweeper._parts = Listing()
     for _ in range(2560):

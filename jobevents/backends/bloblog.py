@@ -335,14 +335,20 @@ class BlobRecorder(AggregateRecorder):
             yield last
 
     def drop_ghosts(self, job_id: str) -> int:
-        """Remove what a job has below its floor: writes that landed after it was erased, by who could not take them back.
+        """Remove what landed below a job's floor after that was raised, by who could not take it back.
 
-        A read, for a job with a floor a list, too; return how many there were. For sweepers, at a job that nobody knew.
+        What was there before is left to the erasure, which waits an hour; so is a job that began in the very moment in which
+        its key was given to another, or was gone on with since. A read, for a job with a floor a list and the reads of it, too;
+        return how many there were. For sweepers, at a job that nobody knew.
         """
-        floor = self.floors.get(job_id)
+        floor, _, raised_at = self.floors.look(job_id)
         slots = list(self._slots(self.names.history(job_id))) if floor else []
-        ghosts = [slot for slot in slots if is_below(slot, floor)]
-        return sum(self._fan.map(lambda slot: self._blobs.delete(self.names.event(slot)), ghosts))
+        if floor is None or raised_at is None or (floor.version == 1 and len(slots) > 1):
+            return 0
+        ghosts = [slot for slot in slots if is_below(slot, floor.version)]
+        found = zip(ghosts, self._fan.map(self._look, ghosts), strict=True)
+        late = [self.names.event(slot) for slot, blob in found if blob is not None and blob.stored_at > raised_at]
+        return sum(self._fan.map(self._blobs.delete, late))
 
     def translate(self, error: BaseException) -> JobEventsError:
         """Return our error for one of eventsourcing; ours comes back as it is."""
