@@ -15,8 +15,8 @@ from jobevents.presence import LONGEST_S, SHORTEST_S
 if TYPE_CHECKING:
     from eventsourcing.persistence import AggregateRecorder
 
+    from jobevents.backends.checks import Check
     from jobevents.backends.gcs import GcsBlobs
-    from jobevents.backends.gcschecks import Check
     from jobevents.backends.s3 import S3Blobs
     from jobevents.cloud import Bucket
     from jobevents.desk import Desk
@@ -141,7 +141,9 @@ def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, po
         case "s3":
             no_more(parts, url)
             bucket, prefix = open_s3(parts, url)
-            return open_bucket(bucket, prefix, once=bucket.once())
+            one_try = bucket.once()
+            _check_at_start(one_try, prefix)
+            return open_bucket(bucket, prefix, once=one_try)
         case _:
             raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
 
@@ -160,16 +162,24 @@ def checks_of(blobs: Blobs, prefix: str) -> "list[Check]":
     Raises:
         Unavailable, PermissionDenied, Misconfigured: the bucket cannot be used now, or at all.
     """
-    if type(blobs).__name__ != "GcsBlobs":  # whose library is not to be loaded for the question
-        return []
-    from jobevents.backends.gcs import GcsBlobs
-    from jobevents.backends.gcschecks import check_bucket
+    match type(blobs).__name__:  # their libraries are not to be loaded for the question
+        case "GcsBlobs":
+            from jobevents.backends import gcschecks
+            from jobevents.backends.gcs import GcsBlobs
 
-    assert isinstance(blobs, GcsBlobs)  # noqa: S101  # so it is called
-    return check_bucket(blobs, prefix)
+            assert isinstance(blobs, GcsBlobs)  # noqa: S101  # so it is called
+            return gcschecks.check_bucket(blobs, prefix)
+        case "S3Blobs":
+            from jobevents.backends import s3checks
+            from jobevents.backends.s3 import S3Blobs
+
+            assert isinstance(blobs, S3Blobs)  # noqa: S101  # so it is called
+            return s3checks.check_bucket(blobs, prefix)
+        case _:
+            return []
 
 
-def _check_at_start(blobs: "GcsBlobs", prefix: str) -> None:
+def _check_at_start(blobs: Blobs, prefix: str) -> None:
     """Say what is unwise about a bucket, and refuse what cannot work; a store that is away just now stops nobody.
 
     Raises:

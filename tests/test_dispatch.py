@@ -18,6 +18,7 @@ from jobevents.jobs import Jobs
 from jobevents.status import Status
 from jobevents.tasks import Task
 from jobevents.wiring import connect
+from tests.bloblogs import index
 from tests.cli import CommandLine
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.clock import Clock
@@ -246,6 +247,25 @@ def test_the_thread_hands_over_what_was_lost(log_url: str, clock: Clock) -> None
         jobs.submit("render", external=True)
 
         assert came.wait(20)
+
+
+def test_what_was_lost_on_a_log_of_objects_is_found_by_its_index(queue: TaskQueue, clock: Clock) -> None:
+    """Of the jobs that its index says are queued, each is read by the dispatcher once in a while."""
+    with connect("memory://?log=blobs", clock=clock) as jobs:
+        lost, later = jobs.submit("render", external=True), jobs.submit("render", external=True, delay=3600)
+        done = jobs.submit("render", external=True)
+        index(jobs)
+        with jobs.attempt(done):
+            pass
+        clock.move(90)
+        other = sweeper(jobs, queue, clock)
+
+        found = [other.sweep(), other.sweep()]
+
+        assert ([1, 0], [(lost, 1)]) == (found, queue.made)
+        clock.move(4000)
+        assert 2 == other.sweep()
+        assert (later, 1) in queue.made
 
 
 def test_without_a_dispatch_nothing_can_be_asked_for() -> None:

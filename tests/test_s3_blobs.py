@@ -11,7 +11,7 @@ from jobevents.backends.s3 import S3Blobs
 from jobevents.backoff import Backoff
 from jobevents.blobs import ABSENT, Blob, Blobs
 from jobevents.testing import BlobsContract
-from jobevents.wiring import connect, open_blobs
+from jobevents.wiring import check_blobs, connect, open_blobs
 from tests.fake_time import FakeTime
 from tests.s3_proxy import S3Proxy
 
@@ -283,6 +283,28 @@ def test_the_log_itself(s3_bucket: str) -> None:
         assert ["JobQueued", "JobStarted", "JobSucceeded"] == [one.type for one in other.history(job_id)]
         with pytest.raises(errors.AlreadySucceeded), other.attempt(job_id):
             pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("upload", "create of an object that is there, write over another ETag"),
+        ("delete", "delete of another ETag"),
+    ],
+)
+def test_a_store_that_holds_no_conditions_is_refused(s3_bucket: str, s3_proxy: S3Proxy, kind: str, says: str) -> None:
+    """A log on it would lose acknowledged events."""
+    s3_proxy.ignores.add(kind)
+
+    with pytest.raises(errors.Misconfigured, match=f"events would be lost.*{says}"):
+        connect(f"s3://{s3_bucket}/log")
+
+
+def test_the_doctor_tries_the_conditions(s3_bucket: str) -> None:
+    """Of a store that is as it should be, repeatedly."""
+    for _ in range(2):
+        with connect(f"s3://{s3_bucket}/log") as jobs:
+            assert [("conditions", True)] == [(one[0], one[1]) for one in check_blobs(jobs)]
 
 
 def test_a_forked_child_has_its_own_connections(s3_blobs: S3Blobs) -> None:

@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
+from jobevents.backends.checks import Check as Check  # what is found here
 from jobevents.backends.gcs import GcsBlobs
 from jobevents.blobs import ABSENT
 from jobevents.errors import Conflict, PermissionDenied
@@ -20,15 +19,6 @@ _NEVER = "1"  # no object ever has this generation
 # what may be deleted some day without harm; all else that a log has is for good
 _PASSING = ("workers/", "ctl/v1/clock/", "joblogs/")
 _KEPT = ("log/", "jobs/", "index/", "keys/", "ctl/", "segments/", "blob/", "parked/")
-
-
-class Check(msgspec.Struct, frozen=True):
-    """What one check found."""
-
-    name: str
-    is_well: bool
-    found: str  # what was found, and what to do about it
-    is_fatal: bool = False  # with this, acknowledged events may be lost
 
 
 def check_bucket(blobs: GcsBlobs, prefix: str) -> list[Check]:

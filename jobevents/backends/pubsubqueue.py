@@ -193,9 +193,7 @@ class PubSubQueue:
                 thread.start()
 
     def _run_puller(self, queue: str) -> None:
-        while not self._is_closed:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or len(self._tokens) < OUTSTANDING)
+        while self._has_room():
             try:
                 found = self._pull(queue, at_once=False)
                 if self._is_closed:
@@ -206,6 +204,12 @@ class PubSubQueue:
             except JobEventsError as error:
                 with self._changed:
                     self._changed.wait_for(lambda: self._is_closed, self._trouble.came(error))
+
+    def _has_room(self) -> bool:
+        """Wait until there is room for more; False at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or len(self._tokens) < OUTSTANDING)
+            return not self._is_closed
 
     def _pull_now(self, queues: Sequence[str]) -> None:
         for queue in self._queues:

@@ -159,6 +159,32 @@ class S3Blobs:
         """Close the connections."""
         self._client.close()
 
+    def not_refused(self, name: str) -> Sequence[str]:
+        """Try what the store must refuse, on an object that is made for it, and return what it did all the same."""
+        key, stale = self._key(name), '"00000000000000000000000000000000"'
+        there = {"Bucket": self._name, "Key": key}
+        body = {**there, "Body": b"", "ChecksumAlgorithm": "CRC32"}
+        attempts: dict[str, Callable[[], object]] = {
+            "create of an object that is there": lambda: self._handle().put_object(**body, IfNoneMatch="*"),
+            "write over another ETag": lambda: self._handle().put_object(**body, IfMatch=stale),
+            "delete of another ETag": lambda: self._handle().delete_object(**there, IfMatch=stale),
+        }
+        create = next(iter(attempts.values()))
+        self._is_done(create)  # now it is there
+        return [what for what, attempt in attempts.items() if self._is_done(attempt)]
+
+    def _is_done(self, attempt: Callable[[], object]) -> bool:
+        def request() -> bool:
+            try:
+                attempt()
+            except library.ClientError as error:
+                if status_of(error) == 412:
+                    return False
+                raise
+            return True
+
+        return self._call(self._backoff.start(), "try its conditions", request)
+
     # how the bucket is asked, for `conditional`
 
     def look(self, tries: Tries, key: str) -> Stored | None:
