@@ -123,6 +123,23 @@ def test_many_are_retried_with_a_reason(watched: Watched, site: Served, log: Job
     assert {("queued", "disk was cleaned")} == {(log.get(one).state, log.history(one)[-1].reason) for one in failed}
 
 
+def test_a_queue_is_paused_with_a_reason(watched: Watched, site: Served, log: Jobs) -> None:
+    """Who paused it, and why, is there for everybody; it is resumed by the same button."""
+    log.submit("render", queue="slow")
+    page = watched.page
+    watched.go(site.place + "queues")
+    row = page.locator("tr[data-row]").filter(has_text="slow")
+    row.get_by_role("button", name="Pause").click()
+    page.locator("#act-reason").fill("disk is full")
+    page.locator("#act-go").click()
+
+    expect(row).to_contain_text("paused by anonymous: disk is full")
+    assert [("queue", "slow", "disk is full")] == [(one.kind, one.name, one.reason) for one in log.paused()]
+    row.get_by_role("button", name="Resume").click()
+    page.locator("#act-go").click()
+    expect(row).to_contain_text("handed out")
+
+
 def test_the_time_slider(watched: Watched, site: Served, log: Jobs) -> None:
     """Drawn back, the whole page is as it was after that event, the address says so, and Back to now leads to now."""
     past = fill(log)

@@ -1,6 +1,7 @@
 """The page of all jobs, as the server makes it: what it shows, what it admits, and that nothing in it is ever markup."""
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 
@@ -16,6 +17,7 @@ from jobevents.errors import Corrupt, Unavailable
 from jobevents.jobs import Jobs
 from jobevents.testing.faults import Call, FailingBlobs
 from projections.api import create_app
+from projections.api.access import READ_ONLY, Identity, NotIdentified
 from projections.api.shapes import Filter
 from projections.ui.pages import PAGES
 from projections.ui.suggest import suggest
@@ -296,3 +298,50 @@ def test_suggestions_of_a_log(api: Client, past: Past, jobs: Jobs) -> None:
     found = api.get("/suggest", params={"text": "queue:", "caret": "6"}).json()["items"]
 
     assert (["default", "slow"] if jobs.desk is not None else []) == sorted(one["label"] for one in found)
+
+
+def test_a_wrong_address(api: Client) -> None:
+    """A browser gets a page that says so, a program the answer of the API."""
+    shown = api.get("/nowhere/at/all", headers={"accept": "text/html,*/*"})
+    told = api.get("/nowhere/at/all")
+
+    assert (404, "text/html; charset=utf-8") == (shown.status_code, shown.headers["content-type"])
+    assert 'href="../../"' in shown.text
+    assert (404, "no_such_place") == (told.status_code, told.json()["code"])
+
+
+class Door:
+    """Knows who calls by a header; all but `nobody` may look."""
+
+    is_open = False
+
+    def identify(self, headers: Mapping[str, str], peer: str) -> Identity:
+        if "x-caller" not in headers:
+            raise NotIdentified("no x-caller")
+        return Identity(headers["x-caller"], READ_ONLY if headers["x-caller"] != "nobody" else frozenset())
+
+
+@pytest.mark.parametrize("route", PAGES, ids=[one.name for one in PAGES])
+def test_sec_03_every_page_and_file_asks_who_looks(route: Any) -> None:
+    """Without an identity, or the right to read, nothing is shown, and no page says whether a job is there."""
+    with connect("memory://") as jobs, client_of(create_app(jobs, access=Door())) as api:
+        past = fill(jobs)
+        place = address(route.path, past)
+        answers = [api.get(place, headers=headers) for headers in ({}, {"x-caller": "nobody"}, {"x-caller": "ana"})]
+
+    assert [401, 403] == [one.status_code for one in answers[:2]]
+    assert answers[2].status_code in (200, 404)  # a file of a version that there is not
+    assert "www-authenticate" in answers[0].headers
+    for refused in answers[:2]:
+        assert past.done not in refused.text
+        assert "Song 7" not in refused.text
+
+
+def test_who_may_only_look_is_told_so() -> None:
+    """Buttons are there, cannot be pressed, and say which role is missing."""
+    with connect("memory://") as jobs, client_of(create_app(jobs, access=Door())) as api:
+        past = fill(jobs)
+        answer = api.get(f"/jobs/{past.waiting}", headers={"x-caller": "ana"})
+
+    assert "ana has not the role cancel" in answer.text
+    assert len(re.findall(r"data-act [^>]*disabled", answer.text)) == 5

@@ -85,7 +85,9 @@ def create_app(
     """
     questions = Questions(jobs, registry=registry, record=record)
     desk = Desk(questions, Metrics(questions), Commands(jobs, questions.listing), Following(questions, streams))
-    server = _Server(desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s)
+    server = _Server(
+        desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s, has_pages=ui
+    )
     return Starlette(
         routes=[
             # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
@@ -100,9 +102,18 @@ class _Server:
     """What all routes of one app have in common."""
 
     def __init__(
-        self, desk: Desk, access: Access, hosts: frozenset[str], *, threads: int, wait_s: float, stream_s: float
+        self,
+        desk: Desk,
+        access: Access,
+        hosts: frozenset[str],
+        *,
+        threads: int,
+        wait_s: float,
+        stream_s: float,
+        has_pages: bool,
     ) -> None:
         self._desk = desk
+        self._has_pages = has_pages
         self._access = access
         self._hosts = hosts
         self._wait_s = wait_s
@@ -204,7 +215,11 @@ class _Server:
     async def no_route(self, request: Request, error: Exception) -> Response:
         """Answer where no route is, or not with this method."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        response = _refused(refusal_by_status(status, f"{request.method} is not answered here"), self._now())
+        refusal = refusal_by_status(status, f"{request.method} is not answered here")
+        is_for_people = self._has_pages and "text/html" in request.headers.get("accept", "")
+        response = (
+            self._refused(PAGES[0], request, refusal, self._now()) if is_for_people else _refused(refusal, self._now())
+        )
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 

@@ -37,7 +37,10 @@ const callbacks = {
   // What the viewer opened, ticked or typed is theirs.
   beforeAttributeUpdated(name, node) {
     if (name === "open" && (node.tagName === "DETAILS" || node.tagName === "DIALOG")) return false;
-    if ((name === "checked" || name === "value") && node.matches?.("input, textarea, select")) return false;
+    if (name === "checked" || name === "value") {
+      if (node.type === "range") return !node.matches(":active"); // the end moves on, but not under a finger
+      if (node.matches?.("input, textarea, select")) return false;
+    }
     return undefined;
   },
   beforeNodeMorphed(old) {
@@ -51,7 +54,7 @@ function swap(text) {
   if (fresh.body.dataset.page !== expected) throw new Error("the server answers with another page");
   for (const old of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(old.id);
-    if (next) window.Idiomorph.morph(old, next, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
+    if (next) window.Idiomorph.morph(old, next, { morphStyle: "outerHTML", callbacks });
   }
   for (const region of document.querySelectorAll("[data-live]")) window.htmx.process(region);
   paintTimes();
