@@ -31,6 +31,7 @@ GRACE_S = 6.0  # with the second after it and the time to record, within the ten
 STOP_GRACE_S = 1.0
 RECORD_S = 2.0
 AGAIN_S = 5.0  # before somebody comes again, where nothing says when
+PAUSED_S = 30.0  # before what is paused is looked at again
 EARLY_S = 10.0  # by which a delivery may be before its job is due: two clocks
 ACTOR = "delivery"
 
@@ -143,6 +144,8 @@ class Deliveries:
         if self._registry.get(job.name) is None:  # the next version of this service may know it
             self._jobs.counts.add("deliveries_of_unknown_kind")
             return _again(job_id, f"no job of this name is registered here name={job.name}", job.state)
+        if self._is_paused(job):
+            return _again(job_id, "its kind or its queue is paused", job.state, PAUSED_S)
         waiter = _Waiter()
         if not self._take_place():
             return _again(job_id, "as much runs here as may", job.state, 1.0)
@@ -152,6 +155,12 @@ class Deliveries:
             raise waiter.error
         self._trouble.went()
         return self._came_to(self._jobs.emitter.load(job_id), waiter)
+
+    def _is_paused(self, job: Job) -> bool:
+        """Tell whether nothing of its kind or queue is to be begun: one read, of a log that keeps pauses."""
+        if self._jobs.desk is None:
+            return False
+        return any((one.kind, one.name) in (("job", job.name), ("queue", job.queue)) for one in self._jobs.paused())
 
     def _came_to(self, job: Job, waiter: _Waiter) -> Delivered:
         if waiter.began and _settled(job):

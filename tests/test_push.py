@@ -275,6 +275,23 @@ def test_a_stop_gives_back_what_runs(pushed: Jobs, google: Issuer, gate: Any) ->
     assert [503, 503] == [answers[0].status, late.status]
 
 
+@pytest.mark.parametrize("what", [{"job": "render"}, {"queue": "songs"}])
+def test_what_is_paused_comes_again(google: Issuer, what: dict[str, str]) -> None:
+    """As long as it is: nothing is begun, and the task is not dropped."""
+    with connect("memory://") as jobs:
+        service = Service(jobs, google)
+        job_id = jobs.submit("render", external=True, queue="songs")
+        jobs.pause(**what)
+
+        paused = service.deliver(job_id)
+        jobs.resume(**what)
+
+        assert (503, "its kind or its queue is paused", "queued") == outcome(paused)
+        assert [] == service.ran
+        assert 200 == service.deliver(job_id).status
+        service.close()
+
+
 def test_no_more_run_than_may(pushed: Jobs, google: Issuer, gate: Any) -> None:
     """What comes beyond that comes again."""
     service = Service(pushed, google, most=1)
