@@ -27,6 +27,7 @@ from projections.api import parameters
 from projections.api.access import Access, Anonymous, Identity, check_host, check_role, check_site
 from projections.api.commanding import Commands
 from projections.api.following import MOST, Feed, Follower, Following, ending
+from projections.api.masking import Mask
 from projections.api.metrics import Metrics
 from projections.api.problems import NotJson, NotYet, Refusal, TooLarge, refusal_by_status, refusal_of
 from projections.api.questions import Questions
@@ -63,6 +64,7 @@ def create_app(
     registry: Registry | None = None,
     record: type[Status] = Status,
     ui: bool = True,
+    mask: Collection[str] | None = None,
     hosts: Collection[str] = (),
     threads: int = THREADS,
     wait_s: float = WAIT_S,
@@ -77,13 +79,16 @@ def create_app(
         registry: the kinds of jobs, for schedules.
         record: Status, or the service's subclass of it, as lists show jobs.
         ui: whether the dashboard is there, at `/`.
+        mask: names of arguments whose values are shown to nobody, such as `*password*`, instead of the usual ones of
+            secrets (`masking.SECRETS`); none: everything is shown. What is named here is masked in a job's status as well,
+            which otherwise is exactly its status.json.
         hosts: names of this server, without ports: requests for others are refused, but those about its health; none: any.
         threads: how many requests read at once.
         wait_s: how long `wait_for` waits at most.
         streams: how many may follow at once; who comes beyond is told to try again.
         stream_s: how long a stream goes on; with 0 it ends when all that there is has been sent.
     """
-    questions = Questions(jobs, registry=registry, record=record)
+    questions = Questions(jobs, registry=registry, record=record, mask=Mask(mask))
     desk = Desk(questions, Metrics(questions), Commands(jobs, questions.listing), Following(questions, streams))
     server = _Server(
         desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s, has_pages=ui

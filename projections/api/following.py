@@ -264,8 +264,9 @@ class Following:
         return LineFeed(self._questions, job_id, after_seq)
 
     def _write(self, record: Record) -> bytes:
+        mask = self._questions.mask
         try:
-            return b"id: %s\ndata: %s\n\n" % (record.cursor.encode(), msgspec.json.encode(record.event()))
+            return b"id: %s\ndata: %s\n\n" % (record.cursor.encode(), msgspec.json.encode(mask.event(record.event())))
         except Corrupt as error:
             told = Unreadable(record.job_id, record.version, record.type, str(error))
             return b"id: %s\nevent: unreadable\ndata: %s\n\n" % (record.cursor.encode(), msgspec.json.encode(told))

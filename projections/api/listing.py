@@ -16,6 +16,7 @@ from jobevents.ids import sort_key
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
 from jobevents.store import RunFilter
+from projections.api.masking import Mask
 from projections.api.problems import CannotFilter
 from projections.api.shapes import Filter, JobPage, JobSlice
 from projections.asof import page as asof_page
@@ -67,10 +68,11 @@ class Listed(msgspec.Struct, frozen=True):
 class Listing:
     """Answers with lists. Safe for threads."""
 
-    def __init__(self, jobs: Jobs, record: type[Status] = Status) -> None:
-        """Read the log's index and its statuses, as records of a type."""
+    def __init__(self, jobs: Jobs, record: type[Status] = Status, mask: Mask | None = None) -> None:
+        """Read the log's index and its statuses, as records of a type, with what is masked taken out."""
         self._jobs = jobs
         self._record = record
+        self._mask = mask or Mask()
         self.reader: Reader[Status] = Reader(jobs.blobs, jobs.prefix, type=record)
 
     def filters(self) -> dict[str, Filter]:
@@ -87,8 +89,11 @@ class Listing:
             NotFound: there is no index yet, and no table.
             Unavailable, PermissionDenied, Corrupt: as `Reader.page`, or what the log says.
         """
-        if wanted.as_of:
-            return self._past(wanted)
+        listed = self._past(wanted) if wanted.as_of else self._now(wanted)
+        items = [self._mask.status(one) for one in listed.found.items]
+        return msgspec.structs.replace(listed, found=msgspec.structs.replace(listed.found, items=items))
+
+    def _now(self, wanted: Wanted) -> Listed:
         began = self._jobs.emitter.clock()
         head = self.head()
         if wanted.needs_table:

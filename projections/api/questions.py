@@ -14,6 +14,7 @@ from jobevents.registry import Registry
 from jobevents.status import Status
 from projections.api.access import Identity
 from projections.api.listing import Listing
+from projections.api.masking import Mask
 from projections.api.recent import UNORDERED, Recent
 from projections.api.shapes import EventList, Features, Filter, LogLines, StartList
 from projections.api.standing import Standing
@@ -30,15 +31,24 @@ class Questions:
     What is asked about single jobs is answered from the log, and so never older than what anybody has committed.
     """
 
-    def __init__(self, jobs: Jobs, *, registry: Registry | None = None, record: type[Status] = Status) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        *,
+        registry: Registry | None = None,
+        record: type[Status] = Status,
+        mask: Mask | None = None,
+    ) -> None:
         """Ask these jobs.
 
         Args:
             registry: the kinds of jobs, for schedules.
             record: Status, or the service's subclass of it, as lists show jobs.
+            mask: what is taken out of all answers; None: secrets, by the usual names.
         """
         self.jobs = jobs
-        self.listing = Listing(jobs, record)
+        self.mask = mask or Mask()
+        self.listing = Listing(jobs, record, self.mask)
         self.standing = Standing(jobs, self.listing.reader.index, registry)
         self.recent = Recent(jobs.log)
 
@@ -48,15 +58,24 @@ class Questions:
         Raises:
             InvalidJobId, NotFound, Gone: there is no such job. Unavailable, PermissionDenied, Corrupt: what the log says.
         """
-        return self.jobs.job(job_id) if as_of is None else job_at(self.jobs, job_id, as_of)
+        return self.mask.job(self.jobs.job(job_id) if as_of is None else job_at(self.jobs, job_id, as_of))
+
+    def history(self, job_id: str) -> list[Event]:
+        """Return all events of a job, of a deleted one too.
+
+        Raises: as `events`.
+        """
+        return [self.mask.event(event) for event in self.jobs.history(job_id)]
 
     def status(self, job_id: str) -> tuple[bytes, int]:
         """Return the bytes of a job's status.json as they are now, without a newline, and its version.
 
+        They are masked only where it was said what is to be: without, they are exactly those.
+
         Raises: as `job`.
         """
         job = self.jobs.job(job_id)
-        return status_bytes(job), job.version
+        return status_bytes(self.mask.job(job) if self.mask.covers_status else job), job.version
 
     def version(self, job_id: str) -> int:
         """Return the version of a job's last event; 0 for none, that of the tombstone for a deleted one: one read.
@@ -86,7 +105,7 @@ class Questions:
         found: Sequence[Event] = self.jobs.log.read(job_id, after=after, until=after + limit + 1)
         if not found and not self.version(job_id):
             found = self.jobs.history(job_id)[after : after + limit + 1]  # from the inbox, or NotFound
-        shown = found[:limit]
+        shown = [self.mask.event(event) for event in found[:limit]]
         last = shown[-1].version if shown else after
         return EventList(cast("list[AnyEvent]", list(shown)), last, len(found) > limit)
 
@@ -104,7 +123,7 @@ class Questions:
         """
         self.jobs.job(job_id)
         lines = self.jobs.run_logs.logs(job_id, after_seq, limit + 1)
-        shown = lines[:limit]
+        shown = [self.mask.line(line) for line in lines[:limit]]
         return LogLines(shown, shown[-1].seq if shown else after_seq, len(lines) > limit)
 
     def features(self, caller: Identity) -> Features:

@@ -54,7 +54,7 @@ def show(desk: Desk, given: Given) -> Reply:
     validate(job_id)
     if values["seen"] and values["seen"] == questions.version(job_id) and questions.state(job_id) != RUNNING:
         return Reply(b"", status=204)
-    events = questions.jobs.history(job_id)
+    events = questions.history(job_id)
     last = len(events)
     at = values["at"] or last
     if at > last:
@@ -200,7 +200,7 @@ def _compare(questions: Questions, told: Sequence[Event], other: str) -> Compari
     """Return this job beside another; what hinders is said, and is no error of the page."""
     try:
         validate(other)
-        events = questions.jobs.history(other)
+        events = questions.history(other)
     except (InvalidValue, NotFound, Conflict) as error:
         return Comparison(other=shown(other).strip("'"), problem=str(error))
     except JobEventsError as error:
