@@ -19,6 +19,7 @@ from jobevents.testing.faults import Call, FailingBlobs
 from projections.api import create_app
 from projections.api.access import READ_ONLY, Identity, NotIdentified
 from projections.api.shapes import Filter
+from projections.ui.assets import STATIC
 from projections.ui.pages import PAGES
 from projections.ui.suggest import suggest
 from tests.api import Past, address, fill, project
@@ -345,3 +346,13 @@ def test_who_may_only_look_is_told_so() -> None:
 
     assert "ana has not the role cancel" in answer.text
     assert len(re.findall(r"data-act [^>]*disabled", answer.text)) == 5
+
+
+def test_other_peoples_scripts_come_with_their_licences() -> None:
+    """Each vendored script says its version in its name, and has its licence beside it."""
+    vendor = STATIC / "vendor"
+    names = {re.split(r"-(?:ext-)?\d", path.name)[0] for path in vendor.glob("*.js")}
+
+    assert {"htmx", "idiomorph", "uplot"} == names
+    assert all(re.search(r"-\d+\.\d+\.\d+\.min\.(js|css)$", path.name) for path in vendor.glob("*.min.*"))
+    assert all("permission" in (vendor / f"{name}-LICENSE.txt").read_text("utf-8").lower() for name in names)

@@ -1,6 +1,9 @@
 """The pages of the whole: overview, queues, workers, schedules, projector and audit, and the figures on them."""
 
+import itertools
 import re
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +19,7 @@ from jobevents.schedules import in_words
 from jobevents.testing.faults import Call, FailingBlobs
 from projections.api import create_app
 from projections.api.recent import Noted, Recent
+from projections.api.standing import Keeper
 from projections.ui.measures import figures, spread
 from tests.api import Past, fill, project
 from tests.clock import Clock
@@ -173,3 +177,28 @@ def test_quantiles_are_values(values: list[float]) -> None:
 
     assert {found.p50, found.p95, found.p99, found.most} <= set(values)
     assert found.p50 <= found.p95 <= found.p99 <= found.most == max(values)  # type: ignore[operator]
+
+
+def test_a_page_does_not_wait_for_a_long_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where counting takes long the last count is shown at once and made anew aside; too old, it is waited for."""
+    monkeypatch.setattr("projections.api.standing.SLOW_S", 0.0)
+    counts, may_count = itertools.count(), threading.Event()
+    may_count.set()
+
+    def count() -> int:
+        may_count.wait(10)
+        return next(counts)
+
+    keeper = Keeper(count, Clock(), kept_s=0.0)
+    first = keeper.soon().value
+    may_count.clear()
+    shown = keeper.soon().value
+    may_count.set()
+    ends = time.monotonic() + 10
+    while keeper.soon().value == 0:
+        assert time.monotonic() < ends
+    monkeypatch.setattr("projections.api.standing.STALE_S", -1.0)
+    before = keeper.get().value
+
+    assert (0, 0) == (first, shown)
+    assert keeper.soon().value > before

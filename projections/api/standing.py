@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -11,7 +12,7 @@ import msgspec
 
 from jobevents import overview
 from jobevents.census import Census, Tally, Waiting
-from jobevents.errors import InvalidValue
+from jobevents.errors import InvalidValue, JobEventsError
 from jobevents.jobs import Jobs
 from jobevents.registry import Registry
 from jobevents.status import State
@@ -35,6 +36,8 @@ from projections.parked import list_parked
 T = TypeVar("T")
 
 KEPT_S: Final = 2.0  # how old a count may be: counting a million rows takes a database 0.1 s
+SLOW_S: Final = 0.05  # a count that takes longer is made aside, while pages show the one before
+STALE_S: Final = 30.0  # but none that is older
 MAX_BARS: Final = 500
 MAX_PARKED: Final = 200
 
@@ -57,14 +60,29 @@ class Keeper(Generic[T]):
         self._kept_s = kept_s
         self._lock = threading.Lock()
         self._held: tuple[Kept[T], float] | None = None
+        self._took_s = 0.0
 
     def get(self) -> Kept[T]:
         """Return it, read again if it is too old; what the read raises is not kept."""
         with self._lock:
             if self._held is None or time.monotonic() - self._held[1] > self._kept_s:
-                began = self._clock()
-                self._held = Kept(self._read(), began), time.monotonic()
+                began, started = self._clock(), time.monotonic()
+                self._held = Kept(self._read(), began), started
+                self._took_s = time.monotonic() - started
             return self._held[0]
+
+    def soon(self) -> Kept[T]:
+        """Return it as `get` does, or where reading takes long as it was lately, and have it read again aside."""
+        held = self._held
+        if held is None or self._took_s < SLOW_S or (age := time.monotonic() - held[1]) > STALE_S:
+            return self.get()
+        if age > self._kept_s and not self._lock.locked():
+            threading.Thread(target=self._read_aside, name="count", daemon=True).start()
+        return held[0]
+
+    def _read_aside(self) -> None:
+        with suppress(JobEventsError):  # whoever asks when it is too old is told
+            self.get()
 
 
 class Standing:
@@ -86,6 +104,10 @@ class Standing:
     def tally(self) -> Kept[list[Tally]]:
         """Return how many jobs are in each state, by queue; of a log without a table all under the queue "", from the index."""
         return self._tally.get()
+
+    def tally_soon(self) -> Kept[list[Tally]]:
+        """Return the same for a page that must not wait: where counting takes long, as it was half a minute ago at most."""
+        return self._tally.soon()
 
     def waiting(self) -> Kept[Sequence[Waiting]]:
         """Return since when queues wait.

@@ -204,7 +204,7 @@ def _rows(jobs: Jobs, items: Sequence[Status], now: datetime, *, of_past: bool) 
 def _rail(questions: Questions, wanted: Search) -> dict[str, Any]:
     """Return the states with their counts, and the queues; what cannot be counted is named with the reason."""
     try:
-        kept = questions.standing.tally()
+        kept = questions.standing.tally_soon()
     except JobEventsError as error:
         return {"problem": str(error), "states": [], "queues": [], "total": 0, "others": 0, "counted_at": None}
     states = dict.fromkeys([*State], 0)
