@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobevents import boundary, commands
+from jobevents import boundary, commands, tracing
 from jobevents.commands import Submission, Submitted
 from jobevents.emit import By, Emitter
 from jobevents.errors import InvalidValue, Misconfigured
@@ -132,4 +132,4 @@ class Submits:
         return self._by(actor, reason)
 
     def _by(self, actor: str | None, reason: str) -> By:
-        return By(actor=self._actor if actor is None else actor, reason=reason)
+        return By(actor=self._actor if actor is None else actor, reason=reason, trace=tracing.current())

@@ -23,7 +23,7 @@ from jobevents.jobs import Jobs
 from jobevents.registry import Registry
 from jobevents.status import Status
 from jobevents.times import format_time
-from projections.api import parameters
+from projections.api import parameters, spans
 from projections.api.access import Access, Anonymous, Identity, check_host, check_role, check_site
 from projections.api.commanding import Commands
 from projections.api.following import MOST, Feed, Follower, Following, ending
@@ -130,18 +130,24 @@ class _Server:
         """Return what Starlette calls for a route."""
 
         async def answer(request: Request) -> Response:
-            began, started = self._now(), time.monotonic()
-            try:
-                reply = await self._reply(route, request)
-                response = self._streamed(reply, began) if route.is_stream else _response(reply, route, began)
-            except Exception as error:
-                if not isinstance(error, JobEventsError):
-                    logger.exception("request failed route=%s", route.name)
-                response = self._refused(route, request, refusal_of(error), began)
+            started = time.monotonic()
+            with spans.request(route, request.headers) as span:
+                response = await self._answer(route, request)
+                span.status = response.status_code
             self._desk.metrics.answered(route.name, response.status_code, time.monotonic() - started)
             return response
 
         return answer
+
+    async def _answer(self, route: Route, request: Request) -> Response:
+        began = self._now()
+        try:
+            reply = await self._reply(route, request)
+            return self._streamed(reply, began) if route.is_stream else _response(reply, route, began)
+        except Exception as error:
+            if not isinstance(error, JobEventsError):
+                logger.exception("request failed route=%s", route.name)
+            return self._refused(route, request, refusal_of(error), began)
 
     async def _reply(self, route: Route, request: Request) -> Reply:
         caller = _NOBODY
