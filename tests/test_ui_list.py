@@ -356,3 +356,13 @@ def test_other_peoples_scripts_come_with_their_licences() -> None:
     assert {"htmx", "idiomorph", "uplot"} == names
     assert all(re.search(r"-\d+\.\d+\.\d+\.min\.(js|css)$", path.name) for path in vendor.glob("*.min.*"))
     assert all("permission" in (vendor / f"{name}-LICENSE.txt").read_text("utf-8").lower() for name in names)
+
+
+def test_the_same_page_as_json(api: Client, past: Past, jobs: Jobs) -> None:
+    """A list links to what the API says of the same page, with the same filters."""
+    project(jobs)
+    text = "state:failed" if jobs.desk is None else "state:failed command:render after:2026-01-01"
+
+    link = unescape(re.findall(r'href="\./(api/jobs[^"]+)"', find(api, text, per_page=10).text)[0])
+
+    assert [past.failed] == [one["job_id"] for one in api.get("/" + link).json()["items"]]

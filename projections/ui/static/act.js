@@ -22,9 +22,9 @@ export function ask({ label, subject, appends, reason, danger, run }) {
   by("act-reason").select();
 }
 
-export function say(text, isBad = false) {
+export function say(text, how = "good") {
   by("act-said").textContent = text;
-  by("act-said").className = isBad ? "said bad" : "said good";
+  by("act-said").className = "said " + how;
 }
 
 export async function send(method, url, body) {
@@ -45,14 +45,14 @@ async function go(event) {
   if (!pending) return;
   const button = by("act-go");
   button.disabled = true;
-  say("…");
+  say("…", "");
   try {
     const done = await pending(by("act-reason").value.trim());
     pending = null;
     if (done === undefined) by("act").close();
     else { say(done); button.hidden = true; by("act-close").focus(); }
   } catch (error) {
-    say(error.name === "TypeError" ? "The server cannot be reached: nothing is known of what came of it. Look at the job before you try again." : error.message, true);
+    say(error.name === "TypeError" ? "The server cannot be reached: nothing is known of what came of it. Look at the job before you try again." : error.message, "bad");
     button.disabled = false;
   }
   refreshNow();

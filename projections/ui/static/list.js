@@ -62,7 +62,7 @@ async function start(button) {
         last = await send("POST", url, { ...wanted, action, reason, dry_run: false });
         done += last.done;
         left -= 1;
-        say(`${jobs(done)} done …`);
+        say(`${jobs(done)} done …`, "");
       } while (last.has_more && last.done && left > 0);
       clear();
       const more = last.has_more ? " There are more that match: narrow the search to those that it can be done to, and give it again." : "";
@@ -71,8 +71,8 @@ async function start(button) {
   });
   try {
     const told = await send("POST", url, { ...wanted, action, reason: "", dry_run: true });
-    say(`It would be done to ${jobs(told.done)}${told.has_more ? " and to more after them" : ""}.${skips(told)}`);
-  } catch (error) { say(error.message, true); }
+    say(`It would be done to ${jobs(told.done)}${told.has_more ? " and to more after them" : ""}.${skips(told)}`, "");
+  } catch (error) { say(error.message, "bad"); }
 }
 
 export function startList() {

@@ -29,8 +29,9 @@ export function span(ms) {
 }
 
 function ago(ms) {
-  if (Math.abs(ms) < 1500) return "now";
-  const text = span(Math.abs(ms) < 60000 ? Math.round(Math.abs(ms) / 1000) * 1000 : Math.abs(ms)).replace(".0 s", " s");
+  const length = Math.abs(ms);
+  if (length < 1500) return "now";
+  const text = length < 60000 ? Math.round(length / 1000) + " s" : length < 3600000 ? Math.round(length / 60000) + " min" : span(length);
   return ms > 0 ? text + " ago" : "in " + text;
 }
 
