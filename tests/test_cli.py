@@ -456,7 +456,11 @@ def test_doctor_finds_an_old_row_that_is_not_the_fold(jobevents: CommandLine) ->
         jobs.log.recorder.file.query("UPDATE job_runs SET status = 'running'  WHERE id = ?", (old,))  # type: ignore[attr-defined]
         bad = {one.check: one.found for one in examine(jobs) if not one.ok}
 
-    assert "41 of 101 jobs looked at: the newest, unfinished ones, others by chance" in findings["rows are folds"]
+    looked = re.match(
+        r"(\d+) of 101 jobs looked at: the newest, unfinished ones, others by chance", findings["rows are folds"]
+    )
+    assert looked is not None
+    assert 21 <= int(looked[1]) <= 41  # chance may take those that are looked at anyhow
     assert {"rows are folds"} == set(bad)
     assert old in bad["rows are folds"]
 

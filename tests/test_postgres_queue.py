@@ -293,7 +293,7 @@ def test_a_schema_of_version_1_gets_claims_when_asked(postgres_blank: str, admin
     with connect(postgres_blank, clock=clock) as jobs:
         job_ids = [jobs.submit("render") for _ in range(3)]
     admin.execute(
-        f"SET search_path TO {target.schema}; DROP TABLE job_claims, job_paused, job_inbox; "
+        f"SET search_path TO {target.schema}; DROP TABLE job_claims, job_paused, job_inbox, job_erasures; "
         "DROP INDEX job_runs_tally, job_runs_ended, job_runs_created, job_runs_undelivered; "
         f"ALTER TABLE job_runs DROP COLUMN place; DELETE FROM job_schema WHERE version > 1".encode()
     )
