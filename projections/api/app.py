@@ -2,9 +2,9 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeVar, TypeVarTuple
+from typing import Final, TypeAlias, TypeVar, TypeVarTuple
 
 import msgspec
 from anyio import CapacityLimiter, move_on_after, sleep, to_thread
@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -36,6 +37,7 @@ from projections.api.routes import ROUTES
 from projections.ui.pages import PAGES
 
 T = TypeVar("T")
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Ts = TypeVarTuple("Ts")
 
 THREADS: Final = 16  # requests that read at once; the others wait their turn
@@ -94,13 +96,39 @@ def create_app(
         desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s, has_pages=ui
     )
     return Starlette(
-        routes=[
-            # An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
-            StarletteRoute(one.path.replace("{job_id}", "{job_id:path}"), server.endpoint(one), methods=[one.method])
-            for one in (*ROUTES, *(PAGES if ui else ()))
-        ],
+        routes=_places((*ROUTES, *(PAGES if ui else ())), server.endpoint),
         exception_handlers={HTTPException: server.no_route, Exception: server.unexpected},
     )
+
+
+class _Place(StarletteRoute):
+    """A path, which answers for every method: with what may be asked there, or with which may."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        return Match.FULL if match is Match.PARTIAL else match, found
+
+
+def _places(routes: Sequence[Route], endpoint: Callable[[Route], Endpoint]) -> list[_Place]:
+    """Return what Starlette matches: each path once, those that take whatever stands there after what stands below a job.
+
+    An id is whatever stands there, slashes too: what is none is refused as such, the same way everywhere.
+    """
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for one in routes:
+        by_path.setdefault(one.path, {})[one.method] = endpoint(one)
+    ordered = sorted(by_path, key=lambda path: path.endswith("{job_id}"))
+    return [
+        _Place(path.replace("{job_id}", "{job_id:path}"), _by_method(by_path[path]), methods=list(by_path[path]))
+        for path in ordered
+    ]
+
+
+def _by_method(endpoints: Mapping[str, Endpoint]) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        return await endpoints["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
 
 
 class _Server:
