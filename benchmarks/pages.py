@@ -69,7 +69,7 @@ def limit(setting: Setting) -> Iterator[Repeat]:
     def page(state: str, number: int) -> list[str]:
         return lists[state][(number - 1) * PER_PAGE : number * PER_PAGE]
 
-    yield _turning(page, _asked(_lengths(lists), _PAGES))
+    yield _turning(page, asked_of(_lengths(lists), _PAGES))
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def peer(setting: Setting) -> Iterator[Repeat]:
             select = f"SELECT id FROM jobs{where} ORDER BY sort_key DESC, id DESC LIMIT {PER_PAGE} OFFSET ?"
             return [job_id for (job_id,) in connection.execute(select, [*values, (number - 1) * PER_PAGE])]
 
-        yield _turning(page, _asked(_lengths(_lists(setting.size)), _PAGES))
+        yield _turning(page, asked_of(_lengths(_lists(setting.size)), _PAGES))
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def sorting(setting: Setting) -> Iterator[Repeat]:
     """paging.select_ids: the whole list is sorted for each page, as the Go kit does it."""
     ids = job_ids(setting.size)
     random.Random(SEED).shuffle(ids)
-    asked = _asked({"": setting.size}, max(1, _SORTED_IDS // setting.size))
+    asked = asked_of({"": setting.size}, max(1, _SORTED_IDS // setting.size))
     yield _turning(lambda _, number: select_ids(ids, number, PER_PAGE)[0], asked)
 
 
@@ -100,7 +100,7 @@ def _reading(setting: Setting, *, cached_chunks: int) -> Iterator[Repeat]:
     with closing(FileBlobs(setting.prepared)) as blobs:
         kept = Index(blobs, cached_chunks=cached_chunks)
         counts = kept.counts()
-        asked = _asked({"": counts["all"], **{state: counts[state] for state in STATES}}, _PAGES)
+        asked = asked_of({"": counts["all"], **{state: counts[state] for state in STATES}}, _PAGES)
         yield _turning(lambda state, number: kept.page(state, number, PER_PAGE)[0], asked)
 
 
@@ -117,7 +117,7 @@ def _lengths(lists: dict[str, list[str]]) -> dict[str, int]:
     return {state: len(found) for state, found in lists.items()}
 
 
-def _asked(lengths: dict[str, int], pages: int) -> list[tuple[str, int]]:
+def asked_of(lengths: dict[str, int], pages: int) -> list[tuple[str, int]]:
     """Return full pages, each page of each state as likely as any other."""
     full = [length // PER_PAGE for length in lengths.values()]
     rng = random.Random(SEED)

@@ -12,6 +12,7 @@ _HISTORY_5 = "benchmarks.histories:of_5"
 _HISTORY_20 = "benchmarks.histories:of_20"
 _INDEX = "benchmarks.pages:index"
 _TABLE = "benchmarks.pages:table"
+_LISTED = "benchmarks.listing:listed"
 _FEW = Sizes(1000, 10_000, 10_000)
 _MANY = Sizes(1, 25, 101)  # short ones: a disk that others use is slow for moments, which then fall into few pairs
 _FULL = "FULL: a commit survives a power cut"
@@ -32,6 +33,7 @@ _reading = _contenders_of("reading")
 _projecting = _contenders_of("projecting")
 _rebuilding = _contenders_of("rebuilding")
 _pages = _contenders_of("pages")
+_listing = _contenders_of("listing")
 _statuses = _contenders_of("statuses")
 _caching = _contenders_of("caching")
 _caching_peer = _contenders_of("caching_peer")
@@ -184,6 +186,18 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     Row(
+        "list-http",
+        "answer one page of 50 jobs, any page of any state, over the API",
+        "jobs in the index; few: 10,000",
+        _READ,
+        "what the dashboard and other programs wait for, however long the history is",
+        Sizes(5000, 100_000, 1_000_000),
+        (
+            _listing("ours", "ours", "GET /api/jobs: index and statuses in files", prepare=_LISTED),
+            _listing("ours, few", "ours", "the same", prepare=_LISTED, sizes=_FEW),
+        ),
+    ),
+    Row(
         "status-encode",
         "write one status as JSON",
         "statuses",
@@ -272,6 +286,7 @@ HOLDS: tuple[Hold, ...] = (
     AtLeast(Place("read-all", "ours"), 0.4, Place("read-all", "limit")),
     AtLeast(Place("project", "ours"), 40, Place("project", "peer")),
     AtLeast(Place("pages", "ours"), 0.5, Place("pages", "ours, few")),
+    AtLeast(Place("list-http", "ours"), 0.5, Place("list-http", "ours, few")),
     Under(Place("rebuild", "ours"), "peak_mb", 300),
     Under(Place("import", "ours"), "seconds", 0.150),
     *ANALYTICS_HOLDS,
