@@ -69,8 +69,10 @@ def list_jobs(
             return
         if state == OTHER:
             raise InvalidValue("jobs in other states are listed from the index alone; run: jobevents project --once")
+        from projections.rowpages import page_of
+
         wanted = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
-        _print_page(_page_of_table(jobs, wanted, page, per_page), as_json)
+        _print_page(page_of(jobs, wanted, page, per_page, type=Status), as_json)
 
 
 def _current_reader(jobs: Jobs) -> "Reader[Status] | None":
@@ -112,26 +114,6 @@ def _slice(jobs: Jobs, cursor: str, limit: int, state: str) -> "StatusSlice[Stat
     return reader.after(cursor, limit, state)
 
 
-def _page_of_table(jobs: Jobs, wanted: RunFilter, page: int, per_page: int) -> "StatusPage[Status]":
-    """Return a page from the table of runs in the shape of the index's, each status folded from the log."""
-    from projections.paging import adjust_item_count, meta_of
-    from projections.reader import LeftOut, StatusPage
-
-    total = jobs.runs.list(_paged(wanted, 1, 1)).total
-    meta = meta_of(total, page, per_page)
-    found = jobs.runs.list(_paged(wanted, meta.page, per_page)).runs
-    items, left_out = [], []
-    for run in found:
-        try:
-            items.append(jobs.get(run.id))
-        except NotFound:
-            left_out.append(LeftOut(run.id, "deleted meanwhile"))
-    shown = adjust_item_count(meta, len(items))
-    return StatusPage(
-        items=items, left_out=left_out, **{name: getattr(shown, name) for name in shown.__struct_fields__}
-    )
-
-
 def _page_as_of(
     jobs: Jobs, as_of: str, state: str, name: str, queue: str, page: int, per_page: int
 ) -> "StatusPage[Status]":
@@ -150,10 +132,6 @@ def _page_as_of(
             per_page=per_page,
             on_progress=lambda done, total: bar.update(reading, completed=done, total=total),
         )
-
-
-def _paged(wanted: RunFilter, page: int, per_page: int) -> RunFilter:
-    return RunFilter(job=wanted.job, statuses=wanted.statuses, queue=wanted.queue, page=page, per_page=per_page)
 
 
 def _print_page(page: "StatusPage[Status]", as_json: bool, as_of: str = "") -> None:

@@ -5,8 +5,7 @@ neither can find without reading everything is refused.
 """
 
 from datetime import datetime
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,8 +23,9 @@ from projections.asof import parse
 from projections.health import read_health
 from projections.index import DEFAULT_PER_PAGE, bounded, cursor_after, id_in
 from projections.manifest import OTHER
-from projections.paging import PageMeta, adjust_item_count, load_page, meta_of
-from projections.reader import LeftOut, Reader
+from projections.paging import PageMeta
+from projections.reader import Reader, StatusPage
+from projections.rowpages import load, page_of
 
 STATES: Final = ("", *State, OTHER)
 MAX_DEPTH: Final = 100_000  # rows that a database steps over for a page with filters: about 50 ms
@@ -141,7 +141,7 @@ class Listing:
             page=wanted.page,
             per_page=bounded(wanted.per_page),
         )
-        return Listed(_page(page.meta, page.items, page.left_out, []), moment.instant, moment.position or head)
+        return Listed(_page(page, has_cursor=False), moment.instant, moment.position or head)
 
     def _prefers_table(self, wanted: Wanted, head: int, position: int) -> bool:
         """Tell whether a table is to be read although the index knows what is asked for: it is not there, or far off."""
@@ -176,8 +176,7 @@ class Listing:
             part = self.reader.after(wanted.cursor, wanted.per_page, wanted.state)
             return JobSlice(part.items, part.left_out, part.cursor)
         page = self.reader.page(wanted.state, wanted.page, wanted.per_page)
-        ids = [one.job_id for one in page.items] + [one.job_id for one in page.left_out]
-        return _page(page.meta, page.items, page.left_out, ids)
+        return _page(page)
 
     def _of_table(self, census: Census, wanted: Wanted) -> JobPage | JobSlice:
         if wanted.state == OTHER:
@@ -196,43 +195,9 @@ class Listing:
         if wanted.cursor is not None:
             place = id_in(wanted.cursor) if wanted.cursor else ""
             runs = census.after(filter, place, limit + 1)
-            items, left_out = self._load([run.id for run in runs[:limit]])
+            items, left_out = load(self._jobs, [run.id for run in runs[:limit]], self._record)
             return JobSlice(items, left_out, cursor_after(runs[limit - 1].id) if len(runs) > limit else "")
-        meta, found = self._numbered(filter, wanted.page, limit)
-        items, left_out = self._load([run.id for run in found])
-        return _page(adjust_item_count(meta, len(items)), items, left_out, [run.id for run in found])
-
-    def _numbered(self, filter: RunFilter, page: int, per_page: int) -> tuple[PageMeta, Any]:
-        """Return a page of rows and its place; one that is too deep in the list is refused before it is read."""
-        placed = partial(msgspec.structs.replace, filter, per_page=per_page)
-        first = self._jobs.runs.list(placed(page=1))
-        meta = meta_of(first.total, page, per_page)
-        if meta.page == 1:
-            return meta, first.runs
-        if meta.from_ > MAX_DEPTH:
-            raise CannotFilter(
-                f"page is too deep in a list with filters page={meta.page} rows before it={meta.from_ - 1} "
-                f"limit={MAX_DEPTH}: follow the cursors, or narrow it down with since and until"
-            )
-        return meta, self._jobs.runs.list(placed(page=meta.page)).runs
-
-    def _load(self, ids: list[str]) -> tuple[list[Status], list[LeftOut]]:
-        """Read statuses from the log; what cannot be read is left out and named."""
-        failed: dict[str, Exception] = {}
-
-        def load(job_id: str) -> Status:
-            try:
-                return self._jobs.get_as(self._record, job_id)
-            except Exception as error:
-                failed[job_id] = error
-                raise
-
-        items, _ = load_page(ids, 1, 0, load, sort_key=sort_key)
-        unreadable = [error for error in failed.values() if not isinstance(error, NotFound)]
-        if unreadable and not items:
-            raise unreadable[0]
-        left_out = [LeftOut(job_id, _reason(failed[job_id])) for job_id in ids if job_id in failed]
-        return items, left_out
+        return _page(page_of(self._jobs, filter, wanted.page, limit, type=self._record, allow=_check_depth))
 
 
 def head_of(jobs: Jobs) -> int:
@@ -247,11 +212,21 @@ def complete_through(jobs: Jobs, *views: str) -> datetime | None:
     return min((when for when in through if when is not None), default=None) if all(through) else None
 
 
-def _page(meta: PageMeta, items: list[Status], left_out: list[LeftOut], ids: list[str]) -> JobPage:
+def _page(page: StatusPage[Status], *, has_cursor: bool = True) -> JobPage:
+    ids = [one.job_id for one in page.items] + [one.job_id for one in page.left_out]
     last = min(ids, key=lambda job_id: (sort_key(job_id), job_id), default="")
-    cursor = cursor_after(last) if last and meta.has_next else ""
-    return JobPage(items=items, left_out=left_out, cursor=cursor, **msgspec.structs.asdict(meta))
+    fields = {name: getattr(page, name) for name in StatusPage.__struct_fields__}
+    return JobPage(cursor=cursor_after(last) if last and has_cursor and page.has_next else "", **fields)
 
 
-def _reason(error: Exception) -> str:
-    return "gone: deleted meanwhile" if isinstance(error, NotFound) else str(error) or repr(error)
+def _check_depth(meta: PageMeta) -> None:
+    """Refuse a page that is too deep in a list, before it is read.
+
+    Raises:
+        CannotFilter: it is.
+    """
+    if meta.from_ > MAX_DEPTH:
+        raise CannotFilter(
+            f"page is too deep in a list with filters page={meta.page} rows before it={meta.from_ - 1} "
+            f"limit={MAX_DEPTH}: follow the cursors, or narrow it down with since and until"
+        )

@@ -1,0 +1,74 @@
+"""Pages of the log's table of runs in the shape of the index's, each status folded from the log."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from jobevents.errors import NotFound
+from jobevents.ids import sort_key
+from jobevents.jobs import Jobs
+from jobevents.status import Status
+from jobevents.store import RunFilter
+from projections.paging import PageMeta, adjust_item_count, load_page, meta_of
+from projections.reader import LeftOut, StatusPage
+
+S = TypeVar("S", bound=Status)
+
+
+def page_of(
+    jobs: Jobs,
+    filter: RunFilter,
+    number: int,
+    per_page: int,
+    *,
+    type: type[S],
+    allow: Callable[[PageMeta], None] = lambda _: None,
+) -> StatusPage[S]:
+    """Return a page of jobs that a filter finds, newest first; past the end is the last one.
+
+    Args:
+        filter: its own page does not count.
+        number: from 1.
+        allow: told where a page is before it is read; may raise.
+
+    Raises:
+        Unavailable, PermissionDenied, Corrupt: what the log says; single jobs that cannot be read are left out and named.
+    """
+    placed = partial(msgspec.structs.replace, filter, per_page=per_page)
+    first = jobs.runs.list(placed(page=1))
+    meta = meta_of(first.total, number, per_page)
+    runs = first.runs
+    if meta.page > 1:
+        allow(meta)
+        runs = jobs.runs.list(placed(page=meta.page)).runs
+    items, left_out = load(jobs, [run.id for run in runs], type)
+    shown = adjust_item_count(meta, len(items))
+    return StatusPage(items=items, left_out=left_out, **msgspec.structs.asdict(shown))
+
+
+def load(jobs: Jobs, ids: Sequence[str], type: type[S]) -> tuple[list[S], list[LeftOut]]:
+    """Read statuses from the log; what cannot be read is left out and named.
+
+    Raises:
+        Unavailable, PermissionDenied, Corrupt: none can be read.
+    """
+    failed: dict[str, Exception] = {}
+
+    def read(job_id: str) -> S:
+        try:
+            return jobs.get_as(type, job_id)
+        except Exception as error:
+            failed[job_id] = error
+            raise
+
+    items, _ = load_page(ids, 1, 0, read, sort_key=sort_key)
+    unreadable = [error for error in failed.values() if not isinstance(error, NotFound)]
+    if unreadable and not items:
+        raise unreadable[0]
+    return items, [LeftOut(job_id, _reason(failed[job_id])) for job_id in ids if job_id in failed]
+
+
+def _reason(error: Exception) -> str:
+    return "gone: deleted meanwhile" if isinstance(error, NotFound) else str(error) or repr(error)
