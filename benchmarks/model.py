@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from benchmarks.tally import Verdict
 
 Scale = Literal["tiny", "small", "full"]
-Unit = Literal["s", "bytes", "cores"]  # an operation's time, a size, how much of a core is taken
+Unit = Literal["s", "bytes", "cores", "calls", "$"]  # a time, a size, how much of a core is taken, how many, a price
 SCALES: tuple[Scale, ...] = ("tiny", "small", "full")  # tiny only shows that every row runs
 
 
@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     own: Path  # an empty directory
     prepared: Path  # the directory that its `prepare` filled
     told: Mapping[str, str | int] = {}  # what the contender's row tells it besides
-    url: str = ""  # of an empty Postgres database, if the row is about one
+    url: str = ""  # of an empty Postgres database, or where an empty bucket is as JSON, if the row is about one
 
 
 class Sizes(NamedTuple):
@@ -69,7 +69,7 @@ class Row(NamedTuple):
     contenders: tuple[Contender, ...]
     unit: Unit = "s"
     repetitions: Sizes = Sizes(tiny=1, small=5, full=11)  # of each contender, in turns
-    server: Literal["", "postgres"] = ""  # what its contenders need
+    server: Literal["", "postgres", "cloud"] = ""  # what its contenders need
 
 
 class Place(NamedTuple):
@@ -89,7 +89,7 @@ class AtLeast(NamedTuple):
     fast: Place
     times: float
     than: Place
-    by: Literal["pairs", "median", "p99"] = "pairs"  # the median over pairs of neighbouring repetitions; each one's own
+    by: Literal["pairs", "fastest", "median", "p99"] = "pairs"  # the middle of neighbouring pairs; else each one's own
 
 
 class Under(NamedTuple):
@@ -97,8 +97,8 @@ class Under(NamedTuple):
 
     place: Place
     what: Literal[
-        "seconds", "median", "peak_mb"
-    ]  # the fastest repetition, since noise only adds; the process's peak memory
+        "seconds", "median", "most", "peak_mb"
+    ]  # the fastest repetition, since noise only adds; the middle, the greatest figure; the process's peak memory
     bound: float
 
 

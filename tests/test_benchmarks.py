@@ -236,7 +236,7 @@ def test_at_least(times: float, holds: bool) -> None:
     assert (1.0, holds) == (verdict.found, verdict.holds)
 
 
-@pytest.mark.parametrize(("by", "found"), [("pairs", 2.0), ("median", 2.0), ("p99", 0.5)])
+@pytest.mark.parametrize(("by", "found"), [("pairs", 2.0), ("fastest", 2.0), ("median", 2.0), ("p99", 0.5)])
 def test_at_least_by_quantiles(by: str, found: float) -> None:
     """Where each repetition is one of many, their middle and their hundredth slowest are compared, each with its own."""
     hold = AtLeast(Place("some", "ours"), 1, Place("some", "peer"), by)  # type: ignore[arg-type]  # one of the three
@@ -247,7 +247,7 @@ def test_at_least_by_quantiles(by: str, found: float) -> None:
     assert (found, found >= 1) == (verdict.found, verdict.holds)
 
 
-@pytest.mark.parametrize(("what", "found"), [("seconds", 1.0), ("median", 2.0), ("peak_mb", 30.0)])
+@pytest.mark.parametrize(("what", "found"), [("seconds", 1.0), ("median", 2.0), ("most", 4.0), ("peak_mb", 30.0)])
 def test_under(what: str, found: float) -> None:
     """A bound of time is held against the fastest repetition or the middle one, one of memory against the peak."""
     hold = Under(Place("some", "ours"), what, found + 1)  # type: ignore[arg-type]  # one of the three
