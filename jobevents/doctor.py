@@ -48,6 +48,7 @@ def examine(jobs: Jobs, *, store: Look = lambda _: ()) -> list[Finding]:
         "rows are folds": _rows,
         "workers": _workers,
         "blobs writable": _blobs,
+        "appends": _appends,
         **({"bus": _bus} if jobs.bus is not None else {}),
     }
     findings = []
@@ -135,6 +136,13 @@ def _blobs(jobs: Jobs) -> tuple[bool, str]:
     blob = jobs.blobs.get(name)
     jobs.blobs.delete(name, if_generation=generation)
     return blob is not None and blob.data == b"probe" and generation != ABSENT, "written, read and removed a probe"
+
+
+def _appends(jobs: Jobs) -> tuple[bool, str]:
+    """Say how often this process had to try an append again, and of how many nobody knows the outcome."""
+    counts = jobs.counts.snapshot()
+    retried, unknown = counts.get("appends_retried", 0), counts.get("appends_unknown", 0)
+    return not unknown, f"{retried} tries made again in this process, {unknown} appends of unknown outcome"
 
 
 def _bus(jobs: Jobs) -> tuple[bool, str]:

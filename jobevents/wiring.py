@@ -125,6 +125,7 @@ def connect(
     )
     if opened.bucket:
         opened.bucket.attach(emitter)
+        opened.bucket.recorder.count_in(jobs.counts)
         jobs.at_close(opened.bucket.close)
     if opened.capture:
         _fill(jobs, opened.capture)

@@ -45,6 +45,7 @@ def bucket_jobs(
         **options,
     )
     bucket.attach(emitter)
+    bucket.recorder.count_in(jobs.counts)
     _opened.append(jobs)
     return jobs
 

@@ -15,6 +15,7 @@ from jobevents.backends.blobnames import Names, Slot
 from jobevents.backoff import Backoff
 from jobevents.blobs import MemoryBlobs
 from jobevents.commands import Submission
+from jobevents.doctor import examine
 from jobevents.errors import (
     AlreadyRunning,
     AlreadySucceeded,
@@ -204,6 +205,23 @@ def test_fault_06_store_away_for_a_minute(jobs: Jobs, wire: Wire, time: FakeTime
     wire.calm()
     assert "a" == jobs.submit("render", {"song": 7}, id="a")
     assert ["JobQueued"] == kinds(jobs, "a")
+
+
+def test_fault_06_is_counted_and_told(jobs: Jobs, wire: Wire) -> None:
+    """Tries that were made again are counted; an outcome that nobody knows is bad, and the doctor says so."""
+    wire.refuse("put", "log/v1", times=2)
+    jobs.submit("render", id="a")
+    assert {"appends_retried": 2} == jobs.counts.snapshot()
+
+    wire.refuse("put", "log/v1", times=1000)
+    with pytest.raises(AppendUnknown):
+        jobs.submit("render", id="b")
+    wire.calm()
+
+    assert 1 == jobs.counts.snapshot()["appends_unknown"]
+    [found] = [one for one in examine(jobs) if one.check == "appends"]
+    assert not found.ok
+    assert "1 appends of unknown outcome" in found.found
 
 
 def test_fault_06_refused_after_a_lost_reply(jobs: Jobs, wire: Wire) -> None:

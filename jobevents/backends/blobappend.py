@@ -22,6 +22,7 @@ from jobevents.backoff import Backoff
 from jobevents.blobs import ABSENT, Blob, Blobs
 from jobevents.errors import AppendUnknown, Conflict, Corrupt, Gone, NotFound, PermissionDenied, Unavailable
 from jobevents.log import Head
+from jobevents.telemetry import Counts
 
 HEADS = 16_384  # jobs whose last version is remembered, 0.2 KiB each
 FRESH_S = 60.0  # how long a head is taken for what it was: an erasure waits an hour between its floor and its deletes
@@ -85,6 +86,7 @@ class SlotAppender:
         self._floors = floors
         self._heads = heads
         self._backoff = backoff
+        self.counts = Counts()  # `appends_retried` and `appends_unknown`; those of whoever puts the log together
 
     def append(self, event: StoredEvent) -> None:
         """Create an event in its slot.
@@ -102,8 +104,12 @@ class SlotAppender:
         try:
             self._heed_floor_after(slot, event)
         except (Unavailable, PermissionDenied) as error:  # it was created, and may have to go again
-            raise _unknown(slot, event) from error
+            raise self._unknown(slot, event) from error
         self._heads.note(slot, event.state)
+
+    def _unknown(self, slot: Slot, event: StoredEvent) -> AppendUnknown:
+        self.counts.add("appends_unknown")
+        return _unknown(slot, event)
 
     def _create(self, slot: Slot, event: StoredEvent) -> bool:
         """Create a slot by tries of one name and one content; False when it was taken before this call."""
@@ -114,10 +120,12 @@ class SlotAppender:
                 self._put(slot, event)
                 return True
             except (Conflict, Unavailable) as error:
+                if isinstance(error, Unavailable):
+                    self.counts.add("appends_retried")
                 answer, unsure = error, error if isinstance(error, Unavailable) else unsure
             except PermissionDenied as error:
                 if unsure:
-                    raise _unknown(slot, event) from error
+                    raise self._unknown(slot, event) from error
                 raise
             try:
                 found = self._read_back(slot)
@@ -125,13 +133,13 @@ class SlotAppender:
                 if not unsure:
                     raise
                 if isinstance(error, PermissionDenied) or not tries.pause():
-                    raise _unknown(slot, event) from error
+                    raise self._unknown(slot, event) from error
                 continue
             if found is not None:
                 return unsure is not None and found.data == event.state
             self._heed_emptied(slot, answer)
             if not tries.pause():
-                raise _unknown(slot, event) if unsure else _emptied(slot) from answer
+                raise self._unknown(slot, event) if unsure else _emptied(slot) from answer
 
     def _put(self, slot: Slot, event: StoredEvent) -> None:
         """Send the write once: Conflict says that the slot is taken, Unavailable nothing."""

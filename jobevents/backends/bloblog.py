@@ -34,6 +34,7 @@ from jobevents.errors import (
 from jobevents.job import Job
 from jobevents.limits import Limit
 from jobevents.log import NO_HEADS, Head, Record
+from jobevents.telemetry import Counts
 
 PROBES = 4  # reads of what may be the next event before a list, which costs twelve times a read
 SHORT = 2  # events of a history that is read by probes from its first on
@@ -89,6 +90,10 @@ class BlobRecorder(AggregateRecorder):
         self._fan = fan or Fan()
         self._heads = Heads(monotonic)
         self._appender = SlotAppender(once or blobs, self.names, self.floors, self._heads, backoff or Backoff())
+
+    def count_in(self, counts: Counts) -> None:
+        """Count there what is tried again, and what nobody knows the outcome of."""
+        self._appender.counts = counts
 
     # writing
 
