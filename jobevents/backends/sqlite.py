@@ -41,13 +41,13 @@ from jobevents.log import NO_HEADS, Head, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
-_INSERT = (  # no state, which the table refuses, for a first event where later ones are there: the job was erased
+INSERT = (  # no state, which the table refuses, for a first event where later ones are there: the job was erased
     f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, '
     f'CASE WHEN ?2 > 1 OR NOT EXISTS (SELECT 1 FROM "{EVENTS}" WHERE originator_id = ?1 AND originator_version > 1) '
     "THEN ?4 END)"
 )
 _EVENT = "originator_id, originator_version, topic, state"
-_FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
+FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
     f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, (SELECT ?4 FROM '
     f'"{EVENTS}" WHERE originator_id = ?1 AND originator_version = ?5 AND substr(state, -{codec.TAIL}) = ?6))'
 )
@@ -189,9 +189,9 @@ class SqliteRecorder(SQLiteProcessRecorder):
                 values = s.originator_id, s.originator_version, s.topic, s.state
                 before = follows.get(s.originator_id)  # type: ignore[arg-type]  # ids are text here
                 if before is not None and before.version == s.originator_version - 1:
-                    c.execute(_FOLLOW, (*values, before.version, codec.tail(before.chain)))
+                    c.execute(FOLLOW, (*values, before.version, codec.tail(before.chain)))
                 else:
-                    c.execute(_INSERT, values)
+                    c.execute(INSERT, values)
                 ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
