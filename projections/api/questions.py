@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final, cast
 
-from jobevents.errors import Gone
+from jobevents.errors import Corrupt, Gone
 from jobevents.events import AnyEvent, Event
 from jobevents.ids import validate
 from jobevents.job import DELETED, Job
 from jobevents.jobs import Jobs
+from jobevents.log import Record
 from jobevents.records import status_bytes
 from jobevents.registry import Registry
 from jobevents.status import Status
@@ -16,7 +17,7 @@ from projections.api.access import Identity
 from projections.api.listing import Listing
 from projections.api.masking import Mask
 from projections.api.recent import UNORDERED, Recent
-from projections.api.shapes import EventList, Features, Filter, LogLines, StartList
+from projections.api.shapes import EventList, Features, Filter, LogLines, StartList, Unreadable
 from projections.api.standing import Standing
 from projections.asof import Moment, job_at
 from projections.index import MAX_PER_PAGE
@@ -102,12 +103,35 @@ class Questions:
         Raises: as `job`, but for Gone.
         """
         validate(job_id)
-        found: Sequence[Event] = self.jobs.log.read(job_id, after=after, until=after + limit + 1)
+        found = self.jobs.log.read_raw(job_id, after=after, until=after + limit + 1)
         if not found and not self.version(job_id):
-            found = self.jobs.history(job_id)[after : after + limit + 1]  # from the inbox, or NotFound
-        shown = [self.mask.event(event) for event in found[:limit]]
-        last = shown[-1].version if shown else after
-        return EventList(cast("list[AnyEvent]", list(shown)), last, len(found) > limit)
+            self.jobs.history(job_id)  # fetches it from the inbox, or raises NotFound
+            found = self.jobs.log.read_raw(job_id, after=after, until=after + limit + 1)
+        events, unreadable = self._decoded(found[:limit])
+        last = found[:limit][-1].version if found else after
+        return EventList(cast("list[AnyEvent]", events), last, len(found) > limit, unreadable)
+
+    def told(self, job_id: str) -> tuple[list[Event], list[Unreadable]]:
+        """Return all events of a job that can be read, and those that cannot: of both together none is missing.
+
+        Raises: as `job`, but for Gone and Corrupt.
+        """
+        validate(job_id)
+        found = self.jobs.log.read_raw(job_id)
+        if not found:
+            self.jobs.history(job_id)  # fetches it from the inbox, or raises NotFound
+            found = self.jobs.log.read_raw(job_id)
+        return self._decoded(found)
+
+    def _decoded(self, records: Sequence[Record]) -> tuple[list[Event], list[Unreadable]]:
+        events, unreadable = list[Event](), list[Unreadable]()
+        for one in records:
+            try:
+                events.append(self.mask.event(one.event()))
+            except Corrupt as error:
+                why = str(error).partition(" data=")[0]  # bytes have no names by which they could be masked
+                unreadable.append(Unreadable(one.job_id, one.version, one.type, why))
+        return events, unreadable
 
     def starts(self, job_id: str) -> StartList:
         """Return a job's attempts, of a deleted one too.

@@ -42,12 +42,22 @@ class JobSlice(msgspec.Struct, frozen=True):
     cursor: str  # "" when nothing older is there
 
 
+class Unreadable(msgspec.Struct, frozen=True):
+    """An event that this version cannot show."""
+
+    job_id: str
+    version: int
+    type: str
+    why: str
+
+
 class EventList(msgspec.Struct, frozen=True):
     """Events of one job, in order."""
 
     items: list[AnyEvent]  # as the log has them, each with its type and chain
-    version: int  # of the last one; give it as `after` to go on
+    version: int  # of the last one, read or not; give it as `after` to go on
     has_more: bool
+    unreadable: list[Unreadable]  # those between them that this version cannot read, such as of a newer one
 
 
 class LogLines(msgspec.Struct, frozen=True):
@@ -140,15 +150,6 @@ class Filter(msgspec.Struct, frozen=True):
 
     available: bool
     reason: str  # why not, and what can be done; "" when it can
-
-
-class Unreadable(msgspec.Struct, frozen=True):
-    """An event that a stream cannot show."""
-
-    job_id: str
-    version: int
-    type: str
-    why: str
 
 
 class Features(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from jobevents.events import (
     TransitionRefused,
 )
 from jobevents.job import Job, fold
+from projections.api.shapes import Unreadable
 from projections.ui.words import between, json_text, one_line
 
 SHOWN: Final = 300  # rows of a table that nobody asked to have whole
@@ -32,8 +33,8 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     version: int  # of the last of them
     first: int  # of the first
     type: str
-    at: datetime
-    after_ms: float | None  # since the event before; None for the first
+    at: datetime | None  # None: not known, as it cannot be read
+    after_ms: float | None = None  # since the event before; None for the first
     is_back: bool = False  # the clock of who wrote it was behind that of the event before
     attempt: int = 0
     worker: str = ""
@@ -80,6 +81,26 @@ def rows_of(events: Iterable[Event], *, is_compact: bool, with_json: bool = Fals
             found.pop()
         found.append(row)
     return found
+
+
+def bare_row(event: Event) -> EventRow:
+    """Return the row of an event by itself, where what came before is not known."""
+    return EventRow(
+        version=event.version,
+        first=event.version,
+        type=event.type,
+        at=event.at,
+        actor=event.actor,
+        reason=event.reason,
+        trace=event.trace,
+        detail=detail(event),
+        refused=isinstance(event, TransitionRefused),
+    )
+
+
+def lost_row(event: Unreadable) -> EventRow:
+    """Return the row of an event that cannot be read, which says why."""
+    return EventRow(version=event.version, first=event.version, type=event.type, at=None, detail=event.why)
 
 
 def event_json(event: Event) -> str:

@@ -1,11 +1,12 @@
 """The page of one job: what became of it and why, event by event, now or after any of its events."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from jobevents.errors import Conflict, InvalidValue, JobEventsError, NotFound
+from jobevents.errors import Conflict, Corrupt, InvalidValue, JobEventsError, NotFound
 from jobevents.events import Event
 from jobevents.ids import shown, validate
 from jobevents.job import DELETED, QUEUED, RUNNING, Job, fold
@@ -15,6 +16,7 @@ from jobevents.store import RunFilter
 from projections.api.questions import Questions
 from projections.api.route import Desk, Given, Reply
 from projections.api.routes import THERE
+from projections.api.shapes import Unreadable
 from projections.diff import Parting, diff_jobs
 from projections.starts import Start, starts_of
 from projections.ui import actions, history
@@ -54,8 +56,13 @@ def show(desk: Desk, given: Given) -> Reply:
     validate(job_id)
     if values["seen"] and values["seen"] == questions.version(job_id) and questions.state(job_id) != RUNNING:
         return Reply(b"", status=204)
-    events = questions.history(job_id)
+    events, unreadable = questions.told(job_id)
     last = len(events)
+    if unreadable:
+        known = [one for one in events if one.version < unreadable[0].version]
+        if not known or known[0].version > 1 or not 0 < values["at"] <= len(known):
+            return _unreadable(given, events, unreadable, now=questions.jobs.emitter.clock())
+        last, events = max(unreadable[-1].version, events[-1].version), known
     at = values["at"] or last
     if at > last:
         raise NotFound(f"no such event job_id={job_id} version={at} last={last}")
@@ -134,10 +141,28 @@ def log_text(desk: Desk, given: Given) -> Reply:
 def event(desk: Desk, given: Given) -> Reply:
     """Answer with one event as it is stored."""
     version = given.values["version"]
-    found = desk.questions.events(given.job_id, version - 1, 1).items
+    answer = desk.questions.events(given.job_id, version - 1, 1)
+    found = answer.items
+    if answer.unreadable:
+        raise Corrupt(answer.unreadable[0].why)
     if not found:
         raise NotFound(f"no such event job_id={given.job_id} version={version}")
     return fragment("event.html", given, text=history.event_json(found[0]))
+
+
+def _unreadable(given: Given, events: Sequence[Event], unreadable: Sequence[Unreadable], *, now: datetime) -> Reply:
+    """Answer with what can be read of a job and what cannot: what it is now, nobody can tell without that."""
+    reply = page(
+        "unreadable.html",
+        given,
+        given.job_id,
+        section="Jobs",
+        job_id=given.job_id,
+        rows=sorted([*map(history.bare_row, events), *map(history.lost_row, unreadable)], key=lambda row: row.version),
+        lost=len(unreadable),
+        before=unreadable[0].version - 1 if events and events[0].version == 1 else 0,
+    )
+    return msgspec.structs.replace(reply, complete_through=now)
 
 
 def _text(job_id: str, text: list[str]) -> Reply:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jobevents.errors import JobEventsError, NotFound
+from jobevents.errors import Corrupt, JobEventsError, NotFound
 from jobevents.ids import sort_key
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
@@ -106,10 +106,10 @@ def _find(questions: Questions, wanted: Search, values: Any, now: datetime) -> F
     found, newer, has_more = listed.found, 0, False
     if values["top"] and found.page == 1 and not asked.as_of:
         found, newer, has_more = _anchored(questions, asked, found, values["top"])
-    of_past = bool(asked.as_of)
+    shown, unreadable = _rows(questions.jobs, found.items, now, of_past=bool(asked.as_of))
     return Found(
-        rows=_rows(questions.jobs, found.items, now, of_past=of_past),
-        left_out=found.left_out,
+        rows=shown,
+        left_out=[*found.left_out, *unreadable],
         page=found,
         complete_through=listed.complete_through,
         is_complete_known=listed.complete_through is not None,
@@ -137,6 +137,8 @@ def _anchored(questions: Questions, asked: Wanted, first: JobPage, top: str) -> 
             items.insert(0, questions.jobs.get(top))
         except NotFound:
             left_out.insert(0, LeftOut(top, "gone: deleted meanwhile"))
+        except Corrupt as error:
+            left_out.insert(0, LeftOut(top, str(error)))
     shown = msgspec.structs.replace(first, items=items[: first.per_page], left_out=left_out)
     return shown, len(newer), len(newer) == len(ids)
 
@@ -188,17 +190,22 @@ def _sieve(wanted: Search) -> Sieve:
     )
 
 
-def _rows(jobs: Jobs, items: Sequence[Status], now: datetime, *, of_past: bool) -> list[Row]:
-    """Return the rows: of a log with one order with all that is known now, which is one cheap read each."""
+def _rows(jobs: Jobs, items: Sequence[Status], now: datetime, *, of_past: bool) -> tuple[list[Row], list[LeftOut]]:
+    """Return the rows, and the jobs that have an event which cannot be read: what they are now is not known.
+
+    The rows of a log with one order have all that is known now, which is one cheap read each.
+    """
     if of_past or not jobs.log.ordered:
-        return [rows.of_status(one) for one in items]
-    found = []
+        return [rows.of_status(one) for one in items], []
+    found, unreadable = list[Row](), list[LeftOut]()
     for one in items:
         try:
             found.append(rows.of_job(jobs.job(one.job_id), now))
         except NotFound:
             found.append(rows.of_status(one))
-    return found
+        except Corrupt as error:
+            unreadable.append(LeftOut(one.job_id, str(error)))
+    return found, unreadable
 
 
 def _rail(questions: Questions, wanted: Search) -> dict[str, Any]:
