@@ -110,6 +110,14 @@ def _exactly_text(what: str, text: str) -> str:
     return str.__str__(text)
 
 
+def visible(text: str, limit: int = 200) -> str:
+    """Return the first characters of somebody else's text for a message: what is not seen as itself is escaped, as in `repr`.
+
+    No terminal and no log takes it for anything but text.
+    """
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[:limit])
+
+
 def describe(error: BaseException) -> str:
     """Return the text of an exception, or its class name where it has none or cannot say it."""
     try:

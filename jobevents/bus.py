@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from jobevents import codec, ids
+from jobevents import boundary, codec, ids
 from jobevents.errors import Corrupt, Misconfigured, NotFound
 from jobevents.events import AnyEvent, Event
 from jobevents.telemetry import Counts
@@ -179,7 +179,8 @@ def read_message(data: bytes, attributes: Mapping[str, str]) -> Notice:
         return found
     if (named.job_id, named.version, named.id, named.type) != (job_id, found.version, found.event_id, found.type):
         raise Corrupt(
-            f"message says another event than its attributes job={job_id} n={n} found={named.job_id:.80}#{named.version}"
+            f"message says another event than its attributes job={job_id} n={n} "
+            f"found={boundary.visible(named.job_id, 80)}#{named.version}"
         )
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from jobevents import boundary, cloudevents, codec
+from jobevents import boundary, cloudevents, codec, files
 from jobevents.assertions import RunChanges
 from jobevents.cloudevents import Begin
 from jobevents.errors import InvalidValue, JobEventsError, NotFound
@@ -148,7 +148,7 @@ def capture(
         until=format_time(until),
         redacted=redact,
     )
-    part = path.with_name(f".{path.stem}.part.jev")
+    part = files.beside(path)
     try:
         done = _write(source, part, begin, chosen, until, on_progress)
         part.replace(path)
@@ -205,7 +205,7 @@ def _write(
 ) -> Captured:
     totals = Totals()
     redactor = _Redactor() if begin.redacted else None
-    with LineWriter(path) as file:
+    with LineWriter(path, new=True) as file:
         file.write(cloudevents.of_begin(begin))
         for stored in _records(source, chosen, on_progress):
             record = stored if redactor is None else redactor.record(stored)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from jobevents import console
+from jobevents import console, files
 from jobevents.cli_options import Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.opening import extra
@@ -128,7 +128,7 @@ def _write(answer: "Answer", format: Format, out: Path | None) -> str:
         sys.stdout.flush()
         _write_rows(answer, format, Path("-"))
         return ""
-    part = out.with_name(f".{out.name}.part")
+    part = files.beside(out)
     try:
         count = _write_rows(answer, format, part)
         part.replace(out)
@@ -140,10 +140,10 @@ def _write(answer: "Answer", format: Format, out: Path | None) -> str:
 def _write_rows(answer: "Answer", format: Format, path: Path) -> int:
     from projections import formats
 
-    if format == "parquet":
-        return formats.write_parquet(answer.batches(), answer.schema, path)
-    file = sys.stdout.buffer if str(path) == "-" else path.open("wb")
+    file = sys.stdout.buffer if str(path) == "-" else path.open("xb")
     try:
+        if format == "parquet":
+            return formats.write_parquet(answer.batches(), answer.schema, file)
         if format == "csv":
             return formats.write_csv(answer.batches(), answer.columns, file)
         return formats.write_json_lines(answer.batches(), answer.columns, file, json_columns=answer.json_columns)

@@ -140,9 +140,9 @@ def read(line: bytes) -> Line:
     try:
         found = _decode_line(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise Corrupt(f"no CloudEvent: {error} line={line[:120]!r}") from error
+        raise Corrupt(f"no CloudEvent: {boundary.visible(str(error))} line={line[:120]!r}") from error
     if not found.type.startswith(EVENT):
-        raise Corrupt(f"CloudEvent of another system type={found.type:.80!r}")
+        raise Corrupt(f"CloudEvent of another system type={found.type[:80]!r}")
     return found
 
 
@@ -163,8 +163,9 @@ def to_record(line: Line) -> Record:
     known = _known(data)
     if known is not None and (known.type, known.job_id, known.version) != (record.type, record.job_id, record.version):
         raise Corrupt(
-            f"line is of another event than it says line={record.job_id}#{record.version} {record.type:.80} "
-            f"event={known.job_id[:200]}#{known.version} {known.type:.80}"
+            f"line is of another event than it says line={record.job_id}#{record.version} "
+            f"{boundary.visible(record.type, 80)} "
+            f"event={boundary.visible(known.job_id)}#{known.version} {boundary.visible(known.type, 80)}"
         )
     _check_depth(record)
     return record
@@ -182,7 +183,7 @@ def to_log_line(line: Line) -> JobLog:
         attrs = boundary.check_json("attrs", found.attrs)
         at = boundary.check_instant("at", found.at)
     except (InvalidValue, InvalidJobId) as error:
-        raise Corrupt(f"log line cannot be stored: {error}") from error
+        raise Corrupt(f"log line cannot be stored: {boundary.visible(str(error))}") from error
     message = boundary.clean_text(found.message, boundary.LINE_LIMIT)
     level = boundary.clean_text(found.level, boundary.NAME_LIMIT)
     if not 0 <= found.seq < 2**63 or not 0 <= found.attempt < 2**31:
@@ -197,7 +198,7 @@ def to_begin(line: Line) -> Begin:
         Corrupt: it is no first line, or of a newer format.
     """
     if line.type != BEGIN:
-        raise Corrupt(f"file does not begin as one of ours does type={line.type:.80!r}")
+        raise Corrupt(f"file does not begin as one of ours does type={line.type[:80]!r}")
     begin = _data(line, Begin)
     if begin.format != FORMAT:
         raise Corrupt(f"format unknown to this version format={begin.format}; upgrade jobevents to read it")
@@ -217,7 +218,9 @@ def _data(line: Line, type: type[T]) -> T:
     try:
         return msgspec.json.decode(line.data, type=type)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise Corrupt(f"line cannot be read type={line.type:.80} cause={error}") from error
+        raise Corrupt(
+            f"line cannot be read type={boundary.visible(line.type, 80)} cause={boundary.visible(str(error))}"
+        ) from error
 
 
 def _known(data: bytes) -> _Known | None:
@@ -242,4 +245,6 @@ def _check_depth(record: Record) -> None:
         for key, item in value.items():
             boundary.check_depth(key, item)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, InvalidValue) as error:
-        raise Corrupt(f"event cannot be taken job_id={record.job_id} version={record.version} cause={error}") from error
+        raise Corrupt(
+            f"event cannot be taken job_id={record.job_id} version={record.version} cause={boundary.visible(str(error))}"
+        ) from error

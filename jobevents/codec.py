@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from eventsourcing.persistence import Mapper, StoredEvent
 
+from jobevents.boundary import visible
 from jobevents.errors import Corrupt
 from jobevents.events import EVENT_TYPES, AnyEvent, Event
 
@@ -89,8 +90,8 @@ def type_of(data: bytes) -> str:
 def _explain(data: bytes, error: Exception) -> str:
     name = type_of(data)
     if name and name not in EVENT_TYPES:
-        return f"event type unknown to this version type={name:.80}; upgrade jobevents to read it"
-    return f"event cannot be decoded: {error} data={data[:120]!r}"
+        return f"event type unknown to this version type={visible(name, 80)}; upgrade jobevents to read it"
+    return f"event cannot be decoded: {visible(str(error))} data={data[:120]!r}"
 
 
 def chain_breaks(stored: Iterable[bytes], chain: str = NO_CHAIN) -> list[int]:

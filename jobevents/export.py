@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from jobevents import cloudevents, codec
+from jobevents import cloudevents, codec, files
 from jobevents.cloudevents import Begin, End
 from jobevents.errors import Conflict, Corrupt, InvalidValue
 from jobevents.linefile import LineWriter, begins_with, read_lines, whole_chunks
@@ -135,7 +135,7 @@ def export(
         raise InvalidValue(f"file is there already file={path}: resume it, overwrite it, or name another")
     before = place.totals.events
     if not place.is_whole:
-        target = path.with_name(f".{path.stem}.part{path.suffix}") if strict else path
+        target = files.beside(path) if strict else path
         try:
             _write(source, target, place, _Checker() if strict else None, on_progress)
             if strict:
@@ -150,7 +150,7 @@ def export(
 def _write(source: Source, path: Path, place: _Place, check: "_Checker | None", on_progress: OnProgress) -> None:
     totals, ordered = place.totals, place.begin.order == "commit"
     last = int(place.begin.through or 0)
-    with LineWriter(path, at=place.offset) as file:
+    with LineWriter(path, at=place.offset, new=check is not None) as file:
         if not place.offset:
             file.write(cloudevents.of_begin(place.begin))
         for record in source.log.scan(place.cursor, batch=BATCH):

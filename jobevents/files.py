@@ -40,6 +40,14 @@ def write_new(path: Path, data: bytes) -> None:
         os.fsync(descriptor)
 
 
+def beside(path: Path) -> Path:
+    """Return a name in the same directory for what is renamed to `path` when it is whole: hidden, and nobody can foretell it.
+
+    It ends like the path, and is to be created as new (mode "x"), so that a link which somebody put there is never followed.
+    """
+    return path.with_name(f".part-{new_token()}{path.suffix}")
+
+
 def replace(source: Path, target: Path) -> None:
     """Put `source` in `target`'s place in one step; durable only after `sync_directory`."""
     give_up = time.monotonic() + 2.0

@@ -85,13 +85,17 @@ def begins_with(path: Path, line: bytes) -> bool:
 class LineWriter:
     """Writes lines to a file, packed if its name says so; close it, or use it as a context manager."""
 
-    def __init__(self, path: Path, *, at: int = 0) -> None:
-        """Write from offset `at` on; what the file has there is dropped."""
+    def __init__(self, path: Path, *, at: int = 0, new: bool = False) -> None:
+        """Write from offset `at` on; what the file has there is dropped.
+
+        Args:
+            new: the file must not be there, not even as a link to nowhere: FileExistsError otherwise.
+        """
         self._file: IO[bytes]
         if str(path) == "-":
             self._file = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         else:
-            self._file = path.open("r+b" if at else "wb")
+            self._file = path.open("xb" if new else "r+b" if at else "wb")
             self._file.seek(at)
             self._file.truncate()
         self._packer = _zstd().ZstdCompressor() if path.suffix in COMPRESSED else None

@@ -24,6 +24,7 @@ from eventsourcing.persistence import (
 )
 
 from jobevents import codec
+from jobevents.boundary import visible
 from jobevents.errors import AppendUnknown, Conflict, InvalidValue, JobEventsError, Misconfigured
 from jobevents.events import Event
 from jobevents.job import Job
@@ -199,7 +200,7 @@ class EventLog:
             elif stored[0].id != event.id:
                 raise Conflict(
                     f"another event is in the slot job_id={event.job_id} version={event.version} "
-                    f"tried={event.type} found={stored[0].type}"
+                    f"tried={event.type} found={visible(stored[0].type, 80)}"
                 ) from error
             else:
                 found.append(stored[0])

@@ -20,10 +20,15 @@ KEYS_S = 3600.0  # how long keys are used before they are fetched again; Google 
 STALE_S = 24 * 3600.0  # how long the last keys are used while none can be fetched
 REFETCH_S = 10.0  # between two fetches for a key that is not known: or anybody could have us fetch all the time
 SKEW_S = 10.0  # by which two clocks may differ
+LONGEST_S = 24 * 3600.0  # from issue to end; Google's are good for an hour
 TOKEN_LIMIT = 8192  # characters; Google's have about 1,000
 
 Keys = Mapping[str, str]
 """Key id -> certificate or public key, PEM."""
+
+_NOT_GOOD = (  # OverflowError: int() of an infinite time
+    google.auth.exceptions.GoogleAuthError, ValueError, TypeError, AttributeError, RecursionError, OverflowError,
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -76,12 +81,17 @@ class TokenCheck:
             claims: Mapping[str, Any] = google.auth.jwt.decode(
                 token, certs=self._keys_with(key_id), audience=self._audience, clock_skew_in_seconds=SKEW_S
             )
-        except (google.auth.exceptions.GoogleAuthError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except _NOT_GOOD as error:
             raise PermissionDenied(f"token is not good: {error!s:.200}") from error
         if claims.get("iss") not in self._issuers:
             raise PermissionDenied(f"token is of another issuer iss={claims.get('iss')!r:.80}")
-        if claims.get("email") not in self._accounts or claims.get("email_verified") is not True:
-            raise PermissionDenied(f"token is of another account email={claims.get('email')!r:.80}")
+        if not _ends(claims):
+            raise PermissionDenied(
+                f"token does not end within a day iat={claims['iat']!r:.40} exp={claims['exp']!r:.40}"
+            )
+        email = claims.get("email")
+        if not isinstance(email, str) or email not in self._accounts or claims.get("email_verified") is not True:
+            raise PermissionDenied(f"token is of another account email={email!r:.80}")
         return claims
 
     def _keys_with(self, key_id: str) -> Keys:
@@ -114,6 +124,12 @@ class TokenCheck:
         else:
             self._fetched_at = now
             self._trouble.went()
+
+
+def _ends(claims: Mapping[str, Any]) -> bool:
+    """Tell whether a token is good for a while and not for ever; NaN is nowhere in between."""
+    iat, exp = claims["iat"], claims["exp"]
+    return type(iat) in (int, float) and type(exp) in (int, float) and 0 < exp - iat <= LONGEST_S
 
 
 def google_keys() -> Keys:

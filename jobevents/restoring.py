@@ -12,6 +12,7 @@ import msgspec
 from lru import LRU
 
 from jobevents import cloudevents, codec
+from jobevents.boundary import visible
 from jobevents.emit import Emitter
 from jobevents.errors import Conflict, Corrupt, JobEventsError, KeyTaken, PermissionDenied, Unavailable
 from jobevents.events import Event
@@ -215,7 +216,7 @@ class _Restorer:
         if there.data != record.data:
             raise Conflict(
                 f"another history is there job_id={record.job_id} version={record.version} "
-                f"log={there.type} file={record.type}"
+                f"log={visible(there.type, 80)} file={visible(record.type, 80)}"
             )
 
     def _refuse(self, job_id: str, why: str) -> None:

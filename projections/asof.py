@@ -17,6 +17,7 @@ import msgspec
 
 from jobevents import commands, records
 from jobevents.assertions import Instant
+from jobevents.boundary import visible
 from jobevents.errors import Corrupt, InvalidValue, Misconfigured, NotFound
 from jobevents.events import JobDeleted
 from jobevents.ids import shown
@@ -209,7 +210,9 @@ def _said(record: Record) -> _Said:
     try:
         return _decode(record.data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise Corrupt(f"event #{record.version} cannot be read: {error}; run: jobevents verify") from error
+        raise Corrupt(
+            f"event #{record.version} cannot be read: {visible(str(error))}; run: jobevents verify"
+        ) from error
 
 
 def _histories(jobs: Jobs, on_progress: Callable[[int, int], None]) -> Iterator[tuple[str, list[Record]]]:

@@ -1,22 +1,29 @@
 """Rows as CSV that no spreadsheet runs, as JSON lines and as Parquet, which keep every text exactly; a batch at a time.
 
 CSV: text stands in quotes, NULL is nothing at all, and every text that begins with an apostrophe, or after blanks with what a
-spreadsheet takes for a formula (= + - @, their full-width forms, a tab, a line's end), has one apostrophe more in front. To get
-the text back, take one leading apostrophe away wherever there is one.
+spreadsheet takes for a formula (= + - @, their other forms, a tab, a line's end), has one apostrophe more in front. Characters
+that are not seen count as blanks, since some readers leave them out. To get the text back, take one leading apostrophe away
+wherever there is one.
 https://owasp.org/www-community/attacks/CSV_Injection
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_is_active = re.compile(r"'|[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]").match
+_UNSEEN = (  # white space, Unicode's classes Cc and Cf, and what is drawn as nothing: DerivedCoreProperties, default ignorable
+    r"\s\0-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+)
+_FORMULA = (
+    r"=+\-@\u2212\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"  # also as minus sign, small and full-width forms
+)
+_is_active = re.compile(rf"'|[\t\r\n]|[{_UNSEEN}]*[{_FORMULA}]").match
 _to_json = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
 
 
@@ -50,10 +57,10 @@ def write_json_lines(
     return count
 
 
-def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
-    """Write rows to a Parquet file, compressed; return how many."""
+def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes]) -> int:
+    """Write rows as Parquet, compressed; return how many."""
     count = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
             count += batch.num_rows

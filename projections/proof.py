@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jobevents import codec
+from jobevents import boundary, codec
 from jobevents.errors import Corrupt
 from jobevents.events import Event, JobDeleted
 from jobevents.job import DELETED, Job, fold
@@ -123,11 +123,15 @@ class _Look:
         places = {event.version: slot for slot, event in found.items() if event.job_id == own and event.version == slot}
         for slot, event in sorted(found.items()):
             if event.job_id != own:
-                self._say("misplaced", slot, f"#{slot} holds an event of another job: {event.job_id} #{event.version}")
+                self._say(
+                    "misplaced",
+                    slot,
+                    f"#{slot} holds an event of another job: {boundary.visible(event.job_id)} #{event.version}",
+                )
             elif event.version == slot:
                 if event.type != self._records[slot].type:
                     kept = self._records[slot].type
-                    said = f"#{slot} is kept as {kept:.80} and says that it is {event.type}"
+                    said = f"#{slot} is kept as {boundary.visible(kept, 80)} and says that it is {event.type}"
                     self._say("altered", slot, said, spoils=False)
                 self._events[slot] = event
             elif event.version in places:

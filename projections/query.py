@@ -3,6 +3,7 @@
 `events`, `jobs`, `attempts` and `logs` are as of one place in the log, also where a query reads one of them twice.
 """
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -43,6 +44,8 @@ _SETTINGS = {
     "threads": "2",
     "preserve_insertion_order": "false",
 }
+_CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")  # no files, no network; for good
+_explained = re.compile(r"\s*EXPLAIN\b(?:\s+ANALYZE\b|\s*\(\s*(?:ANALYZE|FORMAT)\b[\w\s,]*\))?", re.IGNORECASE).match
 
 
 class Answer:
@@ -132,6 +135,8 @@ def query(
         connection = duckdb.connect(config={**_SETTINGS, "memory_limit": f"{memory_mb}MB", "temp_directory": spill})
         opening.callback(connection.close)
         _open_tables(connection, tables, zone)
+        for setting in _CLOSED:
+            connection.execute(setting)
         _check_one_select(connection, sql)
         found = connection.sql(sql, params=dict(params or {}))
         answer = Answer(found, tables)
@@ -181,11 +186,20 @@ def _open_tables(connection: duckdb.DuckDBPyConnection, tables: Tables, zone: st
 
 
 def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    statements = connection.extract_statements(sql)
-    if len(statements) != 1 or statements[0].type not in (
-        duckdb.StatementType.SELECT,
-        duckdb.StatementType.EXPLAIN,
-    ):
+    """Refuse all but a SELECT, alone or explained: EXPLAIN ANALYZE runs whatever it explains.
+
+    DuckDB does not say what is explained, so that its text is looked at again. Nothing but blanks may be before it: what one
+    takes for the end of a comment, the other might not.
+    """
+    kinds = [one.type for one in connection.extract_statements(sql)]
+    if kinds == [duckdb.StatementType.EXPLAIN]:
+        before = _explained(sql)
+        if before is None:
+            raise InvalidValue(
+                "write EXPLAIN, EXPLAIN ANALYZE or EXPLAIN (FORMAT …) first, and right after it the SELECT"
+            )
+        kinds = [one.type for one in connection.extract_statements(sql[before.end() :])]
+    if kinds != [duckdb.StatementType.SELECT]:
         raise InvalidValue("give one query that reads: a SELECT; what it finds is written by --out")
 
 
@@ -208,6 +222,11 @@ class _Told:
             raise Unavailable(
                 f"query needs more memory than it may use: let it have more (--memory-mb), or have it sort and keep less "
                 f"cause={_first(error)}"
+            ) from error
+        if isinstance(error, duckdb.PermissionException):
+            raise InvalidValue(
+                "query cannot be run: it may read events, jobs, attempts and logs, and no files, networks or other databases; "
+                f"what it finds is written by --out cause={_first(error)}"
             ) from error
         if isinstance(error, duckdb.Error | pa.ArrowException):
             raise InvalidValue(f"query cannot be run: {_first(error)}") from error

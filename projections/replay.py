@@ -33,7 +33,7 @@ class ReplayStopped(JobEventsError):
 
     def __init__(self, trouble: "Trouble", cause: Exception) -> None:
         super().__init__(
-            f"replay stopped at job_id={trouble.job_id} version={trouble.version} type={trouble.type} "
+            f"replay stopped at job_id={trouble.job_id} version={trouble.version} type={boundary.visible(trouble.type, 80)} "
             f"error={trouble.error}"
         )
         self.trouble = trouble

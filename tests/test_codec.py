@@ -287,6 +287,23 @@ def test_bytes_that_are_no_event_are_corrupt(data: bytes) -> None:
         codec.decode(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        body().replace(b'"JobQueued"', b'"\\u001b]0;owned\\u0007\\u009b2J\\u202e"'),
+        NO_EVENTS["unknown cause"].replace(b'"cause":"x"', b'"cause":"\\u001b[2J\\u202e"'),
+    ],
+    ids=["type", "cause"],
+)
+def test_an_error_holds_nothing_that_a_terminal_would_obey(data: bytes) -> None:
+    """What an event that cannot be read says of itself is shown escaped."""
+    with pytest.raises(Corrupt) as caught:
+        codec.decode(data)
+
+    assert str(caught.value).isprintable()
+    assert "x1b" in str(caught.value) or "u001b" in str(caught.value)
+
+
 @given(histories(max_size=2), st.data())
 def test_damaged_bytes_are_corrupt_or_another_event(events: list[Event], data: st.DataObject) -> None:
     """No damage raises anything but Corrupt."""

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from jobevents import cloudevents, codec, connect, wiring
 from jobevents.blobs import MemoryBlobs
+from jobevents.capture import capture
 from jobevents.emit import By
 from jobevents.errors import Conflict, Corrupt, InvalidValue
 from jobevents.events import Event, JobQueued
@@ -35,6 +36,7 @@ from projections.status import StatusView
 from projections.verify import verify
 from tests.cli import CommandLine, start
 from tests.cli import jobevents as jobevents  # a fixture
+from tests.histories import AT
 from tests.index_model import listed
 from tests.jobstates import LIVES, bring
 from tests.projecting import UNKNOWN
@@ -429,6 +431,26 @@ def test_strict_leaves_no_half_file(jobs: Jobs, file: Path) -> None:
 
     export(jobs, file)
     assert [file] == list(file.parent.iterdir())
+
+
+def test_a_link_that_was_planted_is_not_followed(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither under the name that used to be guessed, nor under one that is."""
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in (".a.part.jsonl", ".b.part.jev"):
+        (tmp_path / name).symlink_to(mine)
+    export(jobs, tmp_path / "a.jsonl", strict=True)
+    capture(jobs, tmp_path / "b.jev", since=AT - timedelta(days=9999), until=LATER)
+
+    monkeypatch.setattr("jobevents.files.new_token", lambda: "guessed")
+    for suffix in (".jsonl", ".jev"):
+        (tmp_path / f".part-guessed{suffix}").symlink_to(mine)
+    with pytest.raises(FileExistsError):
+        export(jobs, tmp_path / "c.jsonl", strict=True)
+    with pytest.raises(FileExistsError):
+        capture(jobs, tmp_path / "d.jev", since=AT - timedelta(days=9999), until=LATER)
+
+    assert "mine" == mine.read_text()
 
 
 def test_a_file_that_is_there_is_not_replaced_unasked(jobs: Jobs, file: Path) -> None:

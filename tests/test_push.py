@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -439,6 +440,15 @@ def test_headers_have_a_limit(service: Service) -> None:
         lambda google: google.token(iss="https://evil.example"),
         lambda google: google.token(email="other@p.iam.gserviceaccount.com"),
         lambda google: google.token(email=None),
+        lambda google: google.token(email=[ACCOUNT]),
+        lambda google: google.token(email={ACCOUNT: 1}),
+        lambda google: google.token(exp=math.inf),
+        lambda google: google.token(exp=math.nan),
+        lambda google: google.token(exp=1e300),
+        lambda google: google.token(exp=10**400),
+        lambda google: google.token(iat=-math.inf),
+        lambda google: google.token(iss=["https://accounts.google.com"]),
+        lambda google: google.token(aud={AUDIENCE: 1}),
         lambda google: google.token(email_verified=False),
         lambda google: google.token().rpartition(".")[0] + ".",
         lambda google: google.token()[:-8] + "AAAAAAAA",
@@ -447,7 +457,20 @@ def test_headers_have_a_limit(service: Service) -> None:
     ],
     ids=[
         *("none", "word", "dots", "long", "audience", "no-audience", "expired", "early", "endless", "when", "issuer"),
-        *("account", "nobody", "unverified", "cut", "broken", "unsigned", "swapped"),
+        *(
+            "account",
+            "nobody",
+            "emails",
+            "email-dict",
+            "infinite",
+            "nan",
+            "1e300",
+            "10**400",
+            "since-ever",
+            "issuers",
+            "audiences",
+        ),
+        *("unverified", "cut", "broken", "unsigned", "swapped"),
     ],
 )
 def test_a_token_that_is_not_good_runs_nothing(

@@ -266,6 +266,17 @@ def test_sec_10_no_text_is_a_formula_in_a_csv(jobevents: CommandLine, tmp_path: 
     assert [{"title": text, "number": -4}] == pq.read_table(tmp_path / "a.parquet").to_pylist()
 
 
+@pytest.mark.parametrize(
+    "start", ["\0", "\u200b", "\ufeff", "\u200e", "\x1b", "\u202e", "\xad", "\u2060 ", "\x85\u180e"]
+)
+@pytest.mark.parametrize("sign", "=+-@\u2212\ufe63\uff1d")
+def test_what_is_not_seen_hides_no_formula(start: str, sign: str) -> None:
+    """A reader that leaves such characters out finds text all the same."""
+    assert f"'{start}{sign}1" == safe_text(f"{start}{sign}1")
+    assert f"'{sign}1" == safe_text(f"{sign}1")
+    assert f"{start}1{sign}1" == safe_text(f"{start}1{sign}1")
+
+
 @given(text=st.text())
 def test_a_cell_gives_its_text_back(text: str) -> None:
     """Any text at all."""
@@ -311,16 +322,59 @@ def test_prj_09_what_cannot_be_read_is_said_and_hides_nothing(jobs: Jobs) -> Non
         "SELECT * FROM answer",
         "SELECT CAST(type AS INT) FROM events",
         "ATTACH 'x.db'",
+        "SET threads = 1",
+        "EXPLAIN COPY (SELECT 1) TO 'x.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'",
+        "explain\n(analyze, format json) copy (select 1) to 'x.csv'",
+        "EXPLAIN ANALYZE CREATE TABLE x(a INT)",
+        "/* */ EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'",
+        "EXPLAIN /* /* */ SELECT 1 -- */ ANALYZE COPY (SELECT 1) TO 'x.csv'",
+        "EXPLAIN ANALYZE SELECT 1; COPY (SELECT 1) TO 'x.csv'",
+        "SELECT * FROM read_text('mine.csv')",
+        "SELECT * FROM read_blob('mine.csv')",
+        "SELECT * FROM read_csv('mine.csv')",
+        "SELECT * FROM 'mine.csv'",
+        "SELECT * FROM glob('*')",
+        "SELECT * FROM read_text('http://127.0.0.1:9/')",
+        "INSTALL httpfs",
+        "LOAD httpfs",
         "",
     ],
 )
-def test_a_query_that_cannot_be_run_is_refused(jobs: Jobs, sql: str, tmp_path: Path) -> None:
-    """With DuckDB's own words, nothing written; a variable of Python is no table."""
+def test_a_query_that_cannot_be_run_is_refused(
+    jobs: Jobs, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With DuckDB's own words, nothing written, no file read, also where it is explained; a variable of Python is no table."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text("a\n1\n")
     answer = jobs.submit("render")
     assert answer
 
     with pytest.raises(InvalidValue):
         rows(jobs, sql)
+
+    assert ["mine.csv"] == [one.name for one in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "how", ["EXPLAIN", "explain analyze", " EXPLAIN (FORMAT json)", "EXPLAIN\n(ANALYZE, FORMAT json)"]
+)
+def test_a_query_may_be_explained(jobs: Jobs, how: str) -> None:
+    """Its plan is told as DuckDB tells it."""
+    jobs.submit("render")
+
+    [plan] = rows(jobs, f"{how} SELECT count(*) FROM jobs")
+
+    assert "ARROW_SCAN" in plan["explain_value"].upper()
+
+
+def test_a_query_that_is_larger_than_memory_goes_to_disk(jobs: Jobs) -> None:
+    """Files that DuckDB itself needs are no files of the query."""
+    jobs.submit("render")
+    sql = "SELECT repeat('x', 100) || n AS text FROM range(500_000) made(n), jobs ORDER BY hash(n), n"
+
+    with query(jobs, sql, memory_mb=64) as answer:
+        assert 500_000 == sum(batch.num_rows for batch in answer.batches())
 
 
 def test_trouble_of_the_log_is_not_taken_for_the_querys(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,6 +469,23 @@ def test_a_query_that_fails_leaves_the_file_that_was_there(jobevents: CommandLin
     assert 2 == told.code
     assert "mine" == (tmp_path / "a.csv").read_text()
     assert ["a.csv"] == [one.name for one in tmp_path.iterdir() if "a.csv" in one.name]
+
+
+def test_a_link_that_was_planted_is_not_followed(
+    jobevents: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can write to the directory, and even guesses the name of the unfinished file, has nothing else overwritten."""
+    jobevents("submit", "render")
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / ".a.csv.part").symlink_to(tmp_path / "mine")
+
+    assert 0 == jobevents("sql", "SELECT 1", "--out", "a.csv").code
+    for suffix in ("csv", "parquet"):
+        (tmp_path / f".part-guessed.{suffix}").symlink_to(tmp_path / "mine")
+        monkeypatch.setattr("jobevents.files.new_token", lambda: "guessed")
+        assert 0 != jobevents("sql", "SELECT 1", "--out", f"b.{suffix}").code
+
+    assert "mine" == (tmp_path / "mine").read_text()
 
 
 def test_a_missing_extra_is_one_clear_sentence(tmp_path: Path) -> None:
