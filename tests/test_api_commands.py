@@ -258,3 +258,12 @@ def test_no_order_breaks_it(order: dict[str, Any], api: Client) -> None:
     answer = api.request("POST", "/api/jobs", content=json.dumps({"command": "c", **order}).encode(), headers=JSON)
 
     assert answer.status_code in (200, 400, 409), answer.text
+
+
+@pytest.mark.parametrize("command", ["requeue", "discard"])
+def test_a_view_that_does_not_exist(api: Client, past: Past, command: str) -> None:
+    """It is a bad value, as where parked jobs are listed; not nothing to be found."""
+    answer = api.request("POST", f"/api/parked/{command}", json={"view": "nosuch", "job_id": past.done})
+
+    assert (400, 400) == (answer.status_code, api.get("/api/parked?view=nosuch").status_code)
+    assert "view" in answer.json()["why"]

@@ -23,7 +23,17 @@ from tests.clock import START
 from tests.http import Client, client_of
 
 SECRET = "s3cr3t-0451"
-NAMES = ("password", "dbPassword", "X-Api-Key", "API_KEY", "authorization", "access token", "user_credentials")
+NAMES = (
+    "password",
+    "dbPassword",
+    "X-Api-Key",
+    "API_KEY",
+    "authorization",
+    "access token",
+    "user_credentials",
+    "db_pwd",
+    "\uff50assword",
+)
 
 _names = st.sampled_from(NAMES)
 _plain = st.sampled_from(["song", "user", "items", "depth"])
@@ -168,3 +178,46 @@ def test_records_of_others_are_masked(is_cut: bool) -> None:
     assert SECRET not in str((refused, recorded, imported))
     assert refused.detail.startswith("late record=")  # type: ignore[union-attr]
     assert {**changes, "password": MASKED} == recorded.changes == imported.record  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pwd",
+        "dbPwd",
+        "pass",
+        "DB-PASS",
+        "auth",
+        "proxy_auth",
+        "bearer",
+        "bearerToken",
+        "\uff30ASSWORD",
+        "\uff50wd",
+        "pa\u017fsword",
+    ],
+)
+def test_names_that_say_the_same(name: str) -> None:
+    """However they are written: in other cases, widths or letters that stand for the same."""
+    assert {name: MASKED} == Mask().value({name: SECRET})
+
+
+@pytest.mark.parametrize("name", ["author", "passed", "compass", "passenger", "authority"])
+def test_names_that_only_begin_so(name: str) -> None:
+    assert {name: "x"} == Mask().value({name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"postgresql://ana:{SECRET}@db:5432/jobs", f"postgresql://ana:{MASKED}@db:5432/jobs"),
+        (f"see https://:{SECRET}@host/a?b=c#d now", f"see https://:{MASKED}@host/a?b=c#d now"),
+        (f"amqp://a:p@{SECRET}@host", f"amqp://a:{MASKED}@host"),
+        ("https://host:8080/a@b", "https://host:8080/a@b"),
+        ("https://ana@host/", "https://ana@host/"),
+        ("mailto:ana@host", "mailto:ana@host"),
+    ],
+)
+def test_the_password_of_a_url(url: str, shown: str) -> None:
+    """It is taken out of a value of whatever name, and all else of the URL stays; nothing is, where all is to be shown."""
+    assert {"target": [shown]} == Mask().value({"target": [url]})
+    assert {"target": [url]} == Mask([]).value({"target": [url]})

@@ -51,7 +51,7 @@ class Access(Protocol):
         """Return who calls.
 
         Args:
-            headers: of the request, names in lower case.
+            headers: of the request, names in lower case; the values of one that came twice with a comma between.
             peer: address of who opened the connection; "" where it is not known.
 
         Raises:

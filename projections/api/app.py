@@ -13,7 +13,7 @@ from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
@@ -54,6 +54,8 @@ _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
+_GONE_AWAY: Final = 499  # the caller left, as others count it; nobody is sent it
+_NOT_TOLD: Final = "not ready; the particulars are in the server's log"  # to strangers, who need not know the store
 _NOBODY: Final = Identity("", frozenset())
 
 logger = logging.getLogger(__name__)
@@ -95,10 +97,12 @@ def create_app(
     server = _Server(
         desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s, has_pages=ui
     )
-    return Starlette(
+    app = Starlette(
         routes=_places((*ROUTES, *(PAGES if ui else ())), server.endpoint),
         exception_handlers={HTTPException: server.no_route, Exception: server.unexpected},
     )
+    app.router.redirect_slashes = False  # it would send callers to whatever host they name, before that is checked
+    return app
 
 
 class _Place(StarletteRoute):
@@ -172,16 +176,22 @@ class _Server:
         try:
             reply = await self._reply(route, request)
             return self._streamed(reply, began) if route.is_stream else _response(reply, route, began)
+        except ClientDisconnect:  # while its body was read: nothing was asked, and nobody is there to be told
+            return Response(status_code=_GONE_AWAY)
         except Exception as error:
             if not isinstance(error, JobEventsError):
                 logger.exception("request failed route=%s", route.name)
-            return self._refused(route, request, refusal_of(error), began)
+            refusal = refusal_of(error)
+            if route.role is None and isinstance(error, JobEventsError):
+                logger.warning("not well route=%s error=%s", route.name, error)
+                refusal = refusal._replace(problem=msgspec.structs.replace(refusal.problem, why=_NOT_TOLD))
+            return self._refused(route, request, refusal, began)
 
     async def _reply(self, route: Route, request: Request) -> Reply:
         caller = _NOBODY
         if route.role is not None:
             check_host(request.headers, self._hosts)
-            caller = self._access.identify(dict(request.headers), request.client.host if request.client else "")
+            caller = self._access.identify(_headers(request), request.client.host if request.client else "")
             check_role(caller, route.role)
         body = None
         if route.takes is not None:
@@ -304,6 +314,14 @@ class _Stream(EventSourceResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._follower.leave()
+
+
+def _headers(request: Request) -> dict[str, str]:
+    """Return a request's headers by their names in lower case; those that come twice as one, with a comma between."""
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
 
 
 async def _body(request: Request, kind: type[msgspec.Struct]) -> msgspec.Struct:

@@ -92,10 +92,10 @@ class Tokens:
         scheme, _, rest = headers.get("authorization", "").partition(" ")
         if not scheme:
             raise NotIdentified("no Authorization", challenge=CHALLENGE)
-        self._throttle.check(peer)
         name, token = _basic(rest) if scheme.lower() == "basic" else (None, rest.strip())
         found = self._find(name, token) if scheme.lower() in ("basic", "bearer") else None
         if found is None:
+            self._throttle.check(peer)
             self._throttle.failed(peer)
             raise NotIdentified("no such token", challenge=CHALLENGE)
         return Identity(found.name, found.roles)
@@ -116,7 +116,7 @@ class ProxyHeader:
     is_open = False
 
     def __init__(self, header: str, sources: Iterable[str], roles: Collection[Role]) -> None:
-        """Believe a header of requests from these addresses alone.
+        """Believe a header of requests from these addresses alone, which comes once: a caller's own may be beside the proxy's.
 
         Args:
             header: such as X-Forwarded-User; the proxy must take away one that a caller sends.
@@ -133,8 +133,11 @@ class ProxyHeader:
     def identify(self, headers: Mapping[str, str], peer: str) -> Identity:
         if not self.trusts(peer):
             raise NotIdentified("not from the proxy")
+        said = headers.get(self._header, "").strip()
+        if "," in said:
+            raise NotIdentified(f"the proxy names several, or the header came twice header={self._header}")
         try:
-            name = check_name("name", headers.get(self._header, "").strip())
+            name = check_name("name", said)
         except InvalidValue as error:
             raise NotIdentified(f"the proxy names nobody header={self._header}") from error
         return Identity(name, self._roles)
@@ -211,7 +214,7 @@ class ReadOnly:
 
 
 class Throttle:
-    """Counts wrong tries of each address, and has those who make too many wait."""
+    """Counts wrong tries of each address, and has further wrong ones wait: who is right is never held up by a neighbour."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -1,11 +1,13 @@
 """Values that nobody is to read, taken out by the names of the arguments that carry them, before anything is answered. Pure.
 
-Names are looked at in params, results, fields, details of errors and attributes of log lines, at every depth. Text that people
-or libraries wrote (titles, errors, tracebacks, log lines) has no names, and is left as it is: `scrub=` keeps secrets out of it.
+Names are looked at in params, results, fields, details of errors and attributes of log lines, at every depth; of URLs among
+those values the password is taken out, whatever their name. Text that people or libraries wrote (titles, errors, tracebacks,
+log lines) has no names, and is left as it is: `scrub=` keeps secrets out of it.
 """
 
 import fnmatch
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeVar
 
@@ -37,7 +39,14 @@ SECRETS: Final = (
     "*authorization*",
     "*credential*",
     "*cookie*",
+    "*pwd*",
+    "pass",
+    "*_pass",
+    "*bearer*",
+    "auth",
+    "*_auth",
 )
+_PASSWORD: Final = re.compile(r"(?<=://)([^\s/?#@:]*):[^\s/?#]*(?=@)")  # of a URL
 _RECORD: Final = " record="  # before a foreign record, in the detail of its refusal
 
 
@@ -51,6 +60,7 @@ class Mask:
             patterns: `*` stands for any text, `?` for any character; case does not matter, and `-` is `_`. None: names
                 of secrets, but nothing in a status's own bytes, which are exactly those of status.json.
         """
+        self._has_urls = patterns is None or bool(patterns)  # with none named, everything is shown
         self.covers_status = patterns is not None
         said = [fnmatch.translate(_plain(one)) for one in (SECRETS if patterns is None else patterns)]
         self._matches = re.compile("|".join(said) or r"(?!)").match
@@ -65,6 +75,8 @@ class Mask:
             return {key: self._named(key, one) for key, one in value.items()}
         if isinstance(value, list | tuple):
             return [self.value(one) for one in value]
+        if isinstance(value, str) and self._has_urls and "://" in value:
+            return _PASSWORD.sub(rf"\1:{MASKED}", value)
         return value
 
     def event(self, event: E) -> E:
@@ -133,4 +145,6 @@ class Mask:
 
 
 def _plain(name: str) -> str:
-    return name.casefold().replace("-", "_").replace(" ", "_")
+    """Return a name as it is compared: one that only looks the same, by its characters, is the same."""
+    normal = unicodedata.normalize("NFKC", name)
+    return unicodedata.normalize("NFKC", normal.casefold()).replace("-", "_").replace(" ", "_")

@@ -50,7 +50,7 @@ class PauseOrder(Order, frozen=True, kw_only=True):
 class ParkedOrder(Order, frozen=True, kw_only=True):
     """Parked events of a job, in a view."""
 
-    view: str
+    view: Literal["status", "index"]
     job_id: str
     version: int | None = None  # the one event; None: all of them
 
