@@ -195,6 +195,7 @@ ROWS: tuple[Row, ...] = (
         Sizes(5000, 100_000, 1_000_000),
         (
             _listing("ours", "ours", "GET /api/jobs: index and statuses in files", prepare=_LISTED),
+            _listing("limit", "limit", "the page's 50 status files read and joined, ids known", prepare=_LISTED),
             _listing("ours, few", "ours", "the same", prepare=_LISTED, sizes=_FEW),
         ),
     ),

@@ -165,6 +165,7 @@ def projector(jobs: "Jobs", names: Sequence[str] = (), *, leased: bool = True) -
         leases=leases,
         holder=holder,
         counts=jobs.counts,
+        clock=jobs.emitter.clock,
     )
 
 

@@ -4,7 +4,7 @@ The index costs the manifest and two chunks, whatever the page; the table is rea
 neither can find without reading everything is refused.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -31,6 +31,7 @@ STATES: Final = ("", *State, OTHER)
 MAX_DEPTH: Final = 100_000  # rows that a database steps over for a page with filters: about 50 ms
 MAX_PAST: Final = 100_000  # events that a list of the past may read: about a second
 MAX_LAG: Final = 1000  # events that the index may miss before a table is preferred to it
+MAX_WAIT: Final = timedelta(seconds=15)  # for how long it may miss them
 
 _NO_TABLE: Final = "this log keeps no table of runs: list by state alone"
 _TOO_LONG: Final = "listing the past reads the whole log, which is too long for an answer; run: jobevents list --as-of"
@@ -144,10 +145,15 @@ class Listing:
         return Listed(_page(page, has_cursor=False), moment.instant, moment.position or head)
 
     def _prefers_table(self, wanted: Wanted, head: int, position: int) -> bool:
-        """Tell whether a table is to be read although the index knows what is asked for: it is not there, or far off."""
+        """Tell whether a table is to be read although the index knows what is asked for: it is far off, or left alone."""
         if self._jobs.desk is None or not self._jobs.log.ordered or wanted.state == OTHER:
             return False
-        return not 0 <= head - position <= MAX_LAG or (not position and head > 0)
+        return not 0 <= head - position <= MAX_LAG or (position < head and self._is_left_alone())
+
+    def _is_left_alone(self) -> bool:
+        """Tell whether nobody seems to project: what the index lacks would stay unseen."""
+        through = complete_through(self._jobs, "index")
+        return through is None or self._jobs.emitter.clock() - through > MAX_WAIT
 
     def _table(self) -> Census:
         """Return the counts and lists of the table.
