@@ -26,7 +26,7 @@ from jobevents.export import Totals, export
 from jobevents.job import fold
 from jobevents.jobs import Jobs
 from jobevents.linefile import FRAME, read_lines
-from jobevents.log import EventLog
+from jobevents.log import EventLog, Record
 from jobevents.restoring import Restored, restore
 from jobevents.testing.strategies import histories
 from projections.index import Index
@@ -282,6 +282,72 @@ def test_a_file_that_was_changed_is_refused_before_anything_is_written(
         take(other, changed)
 
     assert {} == content(other.log)
+
+
+def forged(**fields: Any) -> list[bytes]:
+    """A file of one job whose first event says what we would never have written, its chain and its end in order."""
+    said = {"job_id": "a", "version": 1, "id": "1", "at": "2026-11-29T12:00:00Z", "name": "render", **fields}
+    event = {"type": "JobQueued", **said}
+    body = msgspec.json.encode(event)
+    record = Record("1", "a", 1, event["type"], codec.seal(body, codec.link(codec.NO_CHAIN, body)))
+    totals = Totals()
+    totals.add(record)
+    begin = cloudevents.Begin(format=cloudevents.FORMAT, through="1", kind="capture", logs=True)
+    return [cloudevents.of_begin(begin), cloudevents.of_record(record), cloudevents.of_end(totals.end())]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"title": "x" * 1025}, "title is too long"),
+        ({"params": "x" * 65_536}, "params is too large"),
+        ({"params": [[]] * 30_000}, "params is too large"),
+        ({"type": "JobSucceeded", "start": 0, "result": [[]] * 30_000}, "result is too large"),
+        ({"type": "JobRecorded", "state": "failed", "run": {"result": [[]] * 30_000}}, "result is too large"),
+        ({"type": "JobRecorded", "state": "failed", "run": {"queue": "a\x1b[2J"}}, "queue holds a control character"),
+        ({"type": "JobRecorded", "state": "failed", "run": {"attempt": -1}}, "attempt must be"),
+        ({"name": "a\x1b[2J"}, "name holds a control character"),
+        ({"name": ""}, "name is required"),
+        ({"queue": "x" * 256}, "queue is too long"),
+        ({"key": "a\nb"}, "key holds a control character"),
+        ({"trigger": "\x7f"}, "trigger holds a control character"),
+        ({"priority": 2**15}, "priority must be"),
+        ({"max_attempts": -1}, "max_attempts must be"),
+        ({"scheduled_at": "0001-01-01T00:00:00+05:00"}, "scheduled_at"),
+        ({"at": "9999-12-31T23:59:59-05:00"}, "at"),
+    ],
+)
+def test_an_event_beyond_our_limits_is_refused_with_its_line(
+    other: Jobs, tmp_path: Path, fields: dict[str, Any], says: str
+) -> None:
+    """What no submit takes comes in by no file either: nothing is written, and the error says where and why."""
+    path = tmp_path / "forged.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in forged(**fields)))
+
+    with pytest.raises(Corrupt, match=rf"line=2 .*{says}") as caught:
+        take(other, path)
+
+    assert str(caught.value).isprintable()
+    assert {} == content(other.log)
+
+
+def test_an_event_at_our_limits_is_taken(other: Jobs, tmp_path: Path) -> None:
+    """To the byte."""
+    path = tmp_path / "a.jsonl"
+    most = {"title": "x" * 1024, "params": "x" * 65_534, "queue": "ü" * 127, "key": "x" * 255, "priority": -(2**15)}
+    path.write_bytes(b"".join(line + b"\n" for line in forged(**most, max_attempts=2**15 - 1)))
+
+    assert (1, 0, {}) == ((done := take(other, path)).events, done.refused, done.unreadable)
+
+
+def test_many_small_values_count_by_the_memory_that_they_take(other: Jobs, tmp_path: Path) -> None:
+    """A file may be held to what it takes when it is opened, which is far more than its bytes."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in forged(params=[[]] * 20_000)))
+
+    with pytest.raises(Corrupt, match="larger than is taken"):
+        take(other, path, at_most=500_000)
+    assert 1 == take(other, path, at_most=2_000_000).events
 
 
 def resealed(lines: list[bytes]) -> list[bytes]:

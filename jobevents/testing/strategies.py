@@ -51,6 +51,13 @@ def texts(max_size: int = 40) -> st.SearchStrategy[str]:
     return st.text(st.characters(codec="utf-8"), max_size=max_size)
 
 
+def names(max_size: int = 12) -> st.SearchStrategy[str]:
+    """Names of jobs, queues, keys and triggers: text without control characters, never empty."""
+    return st.text(
+        st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=max_size
+    )
+
+
 def json_values(max_leaves: int = 8) -> st.SearchStrategy[Any]:
     """JSON values that encode and decode to themselves: 64-bit integers, finite floats, storable text."""
     leaves = (
@@ -223,11 +230,11 @@ def _details(cls: type[Event]) -> st.SearchStrategy[dict[str, Any]]:
     flat = st.builds(lambda common, own: {**common, **own}, recorded, fields())
     details: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         JobQueued: {
-            "name": texts(12),
+            "name": names(),
             "params": json_values(),
             "title": texts(),
-            "queue": texts(12),
-            "key": texts(12),
+            "queue": names(),
+            "key": st.just("") | names(),
             "scheduled_at": when,
             "priority": st.integers(-(2**15), 2**15 - 1),
             "max_attempts": st.integers(1, 2**15 - 1),
