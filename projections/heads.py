@@ -5,17 +5,18 @@ whoever goes on from it: its chain must be that of the event in its place.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from jobevents.blobs import Blob, Blobs
 from jobevents.emit import By, Emitter
-from jobevents.errors import NotFound
+from jobevents.errors import JobEventsError, NotFound
 from jobevents.importing import import_records
 from jobevents.job import Job
 from jobevents.records import status_name
 from projections.adoption import Adopt
-from projections.statuswriter import CODE_VERSION, code_of, version_of
+from projections.statuswriter import CODE_VERSION, StatusWriter, code_of, version_of
 
 _IMPORT = By(actor="foreign", reason="a status of another service, without a log")
 
@@ -40,6 +41,7 @@ class StatusHeads:
         """
         self._on_head = on_head
         self._blobs = blobs
+        self._prefix = prefix
         self._root = f"{prefix}/" if prefix else ""
         self._emitter = emitter
         self._adopt = adopt
@@ -76,9 +78,21 @@ class StatusHeads:
             return
         job = self._emitter.load(job_id)
         if job.version:
-            self._adopt.record(job, blob, was_ours=False)
+            job = self._adopt.record(job, blob, was_ours=False).job
         else:
             import_records(self._emitter, self._blobs, lambda one: self._root + status_name(one), [job_id], _IMPORT)
+            job = self._emitter.load(job_id)
+        if job.version:
+            self._write_over(job)
+
+    def _write_over(self, job: Job) -> None:
+        """Put our status in the place of the record that was heeded: it is a fact of the past, and would be heeded after a rerun.
+
+        Where that cannot be now, a projector does it.
+        """
+        writer = StatusWriter(self._blobs, self._prefix, adopt=self._adopt, code=self._code, threads=1)
+        with suppress(JobEventsError):
+            writer.save(writer.show(job))
 
     def _read(self, job_id: str) -> Blob | None:
         try:
