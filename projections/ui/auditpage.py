@@ -9,7 +9,7 @@ from projections.api.recent import Noted
 from projections.api.route import Desk, Given, Reply
 from projections.ui.overviewpage import part
 from projections.ui.render import page
-from projections.ui.words import query
+from projections.ui.words import plain, query
 
 ROWS: Final = 50
 _ACTS: Final = {
@@ -30,7 +30,8 @@ def show(desk: Desk, given: Given) -> Reply:
 
     def wanted(one: Noted) -> bool:
         told = told_of(one)
-        return bool(told) and (not actor or actor.casefold() in one.actor.casefold()) and (not act or told == act)
+        by = (one.actor.casefold(), plain(one.actor).casefold())  # as it is, and as it is shown
+        return bool(told) and (not actor or any(actor.casefold() in name for name in by)) and (not act or told == act)
 
     found = part(lambda: questions.recent.before(given.values["before"], wanted, ROWS))
     actors = part(lambda: _actors(questions.recent.read()))

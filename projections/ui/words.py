@@ -1,5 +1,6 @@
 """Times, lengths, numbers and JSON as people read them. Pure."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -11,6 +12,7 @@ from markupsafe import Markup, escape
 from jobevents.errors import InvalidValue
 from jobevents.times import to_datetime
 
+_UNSEEN: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")  # direction, and no width
 GLYPHS: Final = {
     "queued": "○",
     "running": "◐",
@@ -101,8 +103,24 @@ def one_line(text: str, limit: int = 200) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a JSON value over several lines, its numbers exactly as they are."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    """Return a JSON value over several lines, its numbers exactly as they are; unseen characters as JSON's escapes."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def plain(value: Any) -> Any:
+    """Return text with its unseen characters as what can be seen, such as [U+202E]; all else as it is.
+
+    They turn text around or hide in it, so that a name reads as another's, or as a part of the sentence that it is in.
+    """
+    if isinstance(value, str) and not isinstance(value, Markup) and _UNSEEN.search(value):
+        return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", value)
+    return value
+
+
+def exact(value: str) -> Markup:
+    """Return text as it is, escaped: for what a form sends back."""
+    return escape(value)
 
 
 def query(pairs: Sequence[tuple[str, str | int]]) -> str:
