@@ -51,7 +51,7 @@ def read_lines(path: Path, *, at_most: int | None = None) -> Iterator[bytes]:
                 if len(line) >= LINE_LIMIT:
                     raise Corrupt(f"line is too long file={path} after={size} bytes limit={LINE_LIMIT} bytes")
                 return
-            size += _weight(line)
+            size += weight(line)
             if at_most is not None and size > at_most:
                 raise Corrupt(
                     f"file is larger than is taken unpacked file={path} limit={at_most} bytes; "
@@ -172,7 +172,7 @@ def _unpacked(raw: IO[bytes], path: Path) -> "IO[bytes] | zstd.ZstdFile":
     return opened
 
 
-def _weight(line: bytes) -> int:
+def weight(line: bytes) -> int:
     """Return the bytes of a line, or a third of what its JSON takes as Python's objects, where that is more.
 
     An empty list has 64 bytes with its place in another one, a dict with one key some 200.

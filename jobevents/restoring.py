@@ -18,12 +18,14 @@ from jobevents.errors import Conflict, Corrupt, JobEventsError, KeyTaken, Permis
 from jobevents.events import Event
 from jobevents.export import check_file
 from jobevents.job import DELETED, Job, fold
-from jobevents.linefile import read_lines
+from jobevents.linefile import read_lines, weight
 from jobevents.log import Head, Record
 from jobevents.records import status_bytes
 from jobevents.store import JobLog, LogTable, run_of
 
 BATCH = 1000  # lines of the file in one transaction
+BATCH_WEIGHT = 8 * 2**20  # of the lines in it, by `linefile.weight`: a third of the memory that they take
+HEAVY = 16 * 1024  # by the same: a job with a larger event is not kept, but read again when it goes on
 KEPT_JOBS = 8192  # histories that are gone on with without a read: about 2 KiB each
 SHOWN = 100  # jobs that the report names; all are counted
 OnProgress = Callable[[int, int], None]
@@ -159,6 +161,9 @@ class _Restorer:
             raise
         self._report.events += len(new)
         self._report.known += known
+        for job_id, records in by_job.items():
+            if any(weight(one.data) > HEAVY for one in records):
+                self._known.pop(job_id, None)
         for history, events in told:
             if events:
                 self._emitter.tell(history.job, events)
@@ -273,7 +278,7 @@ def restore(
 
 
 def _batches(path: Path, report: Restored, *, only: set[str] | None = None) -> Iterator[_Batch]:
-    batch = _Batch([], [])
+    batch, heavy = _Batch([], []), 0
     report.is_whole = False
     for number, data in enumerate(read_lines(path)):
         line = cloudevents.read(data)
@@ -285,9 +290,10 @@ def _batches(path: Path, report: Restored, *, only: set[str] | None = None) -> I
                 batch.lines.append(cloudevents.to_log_line(line))
         elif number:
             report.is_whole = True
-        if len(batch.records) + len(batch.lines) >= BATCH:
+        heavy += weight(data)
+        if len(batch.records) + len(batch.lines) >= BATCH or heavy >= BATCH_WEIGHT:
             yield batch
-            batch = _Batch([], [])
+            batch, heavy = _Batch([], []), 0
     yield batch
 
 

@@ -350,6 +350,23 @@ def test_many_small_values_count_by_the_memory_that_they_take(other: Jobs, tmp_p
     assert 1 == take(other, path, at_most=2_000_000).events
 
 
+def test_jobs_with_large_payloads_are_brought_in_whole(jobs: Jobs, other: Jobs, tmp_path: Path) -> None:
+    """Batches are smaller then, and such a job is read again for each: the histories are the same."""
+    many = [jobs.submit("render", params=[[]] * 15_000) for _ in range(5)]
+    for _ in range(2):
+        for job_id in many:
+            with jobs.attempt(job_id) as attempt:
+                attempt.result([[]] * 15_000)
+            jobs.rerun(job_id)
+    export(jobs, tmp_path / "a.jsonl")
+
+    done = take(other, tmp_path / "a.jsonl")
+
+    assert (0, {}) == (done.refused, done.unreadable)
+    assert content(jobs.log) == content(other.log)
+    assert rows_of(jobs) == rows_of(other)
+
+
 def resealed(lines: list[bytes]) -> list[bytes]:
     """The lines with an end that fits them: what a forger would write."""
     totals = Totals()
