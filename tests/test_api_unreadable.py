@@ -15,16 +15,17 @@ pytest_plugins = ("tests.api_fixtures",)
 WHY = "event type unknown to this version type=JobTeleported"
 
 
-def teleport(jobs: Jobs, job_id: str) -> int:
-    """Append an event of a type that a later version knows, with a valid chain; return its version."""
+def teleport(jobs: Jobs, job_id: str, type: bytes = b"JobTeleported") -> int:
+    """Append an event that a later version knows, with a valid chain; return its version."""
     head = jobs.log.head(job_id)
     version = head.version + 1
-    body = b'{"type":"JobTeleported","job_id":"%s","version":%d,"id":"x","at":"2026-08-01T12:00:00Z"}' % (
+    body = b'{"type":"%s","job_id":"%s","version":%d,"id":"x","at":"2026-08-01T12:00:00Z","percent":"s3cr3t"}' % (
+        type,
         job_id.encode(),
         version,
     )
     data = codec.seal(body, codec.link(head.chain, body))
-    jobs.log.restore([Record("", job_id, version, "JobTeleported", data)], heads={job_id: head})
+    jobs.log.restore([Record("", job_id, version, type.decode(), data)], heads={job_id: head})
     return version
 
 
@@ -97,3 +98,13 @@ def test_a_job_of_which_nothing_can_be_read(api: Client, jobs: Jobs) -> None:
 
     assert 200 == answer.status_code
     assert WHY in unescape(answer.text)
+
+
+def test_nothing_of_the_bytes_is_told(api: Client, past: Past, jobs: Jobs) -> None:
+    """Not by the page of the job, nor where its events are listed or followed: they may hold what is masked."""
+    teleport(jobs, past.done, b"JobProgressed")
+
+    for path in (f"/jobs/{past.done}", f"/api/jobs/{past.done}/events", "/api/stream?after=0"):
+        answer = api.get(path)
+        assert "s3cr3t" not in answer.text, path
+        assert "cannot be" in answer.text or not jobs.log.ordered, path

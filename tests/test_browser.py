@@ -261,6 +261,21 @@ def test_on_a_phone(new_context: Callable[..., BrowserContext], site: Served, lo
     assert [] == page.faults
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_title_without_a_space_widens_no_page(
+    new_context: Callable[..., BrowserContext], site: Served, log: Jobs, width: int
+) -> None:
+    """Nor does a kind of job, a reason or a value."""
+    long = "x" * 250
+    job_id = log.submit(long, {long: long}, title="t" * 1000, actor=long)
+    log.cancel(job_id, actor=long, reason=long)
+    page = new_context(viewport={"width": width, "height": 800}).new_page()
+    for path in ("", f"jobs/{job_id}", "audit"):
+        page.goto(f"{site.place}{path}")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, path
+
+
 def test_a_server_that_goes_away_and_comes_back(watched: Watched, site: Served, log: Jobs) -> None:
     """While nobody answers the page says since when it is stale; when the server is back it goes on by itself."""
     job_id = log.submit("render")

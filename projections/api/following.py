@@ -268,8 +268,8 @@ class Following:
         try:
             return b"id: %s\ndata: %s\n\n" % (record.cursor.encode(), msgspec.json.encode(mask.event(record.event())))
         except Corrupt as error:
-            told = Unreadable(record.job_id, record.version, record.type, str(error))
-            return b"id: %s\nevent: unreadable\ndata: %s\n\n" % (record.cursor.encode(), msgspec.json.encode(told))
+            told = msgspec.json.encode(Unreadable.of(record, error))
+            return b"id: %s\nevent: unreadable\ndata: %s\n\n" % (record.cursor.encode(), told)
 
 
 def ending(error: Exception) -> bytes:

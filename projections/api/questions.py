@@ -129,8 +129,7 @@ class Questions:
             try:
                 events.append(self.mask.event(one.event()))
             except Corrupt as error:
-                why = str(error).partition(" data=")[0]  # bytes have no names by which they could be masked
-                unreadable.append(Unreadable(one.job_id, one.version, one.type, why))
+                unreadable.append(Unreadable.of(one, error))
         return events, unreadable
 
     def starts(self, job_id: str) -> StartList:

@@ -4,7 +4,9 @@ from datetime import datetime
 
 import msgspec
 
+from jobevents.errors import Corrupt
 from jobevents.events import AnyEvent
+from jobevents.log import Record
 from jobevents.overview import QueueSeen, ScheduleSeen
 from jobevents.pauses import Pause
 from jobevents.reaper import WorkerSeen
@@ -49,6 +51,11 @@ class Unreadable(msgspec.Struct, frozen=True):
     version: int
     type: str
     why: str
+
+    @classmethod
+    def of(cls, record: Record, error: Corrupt) -> "Unreadable":
+        """Return what is told of a stored event; nothing of its bytes, which have no names by which they could be masked."""
+        return cls(record.job_id, record.version, record.type, str(error).partition(" data=")[0])
 
 
 class EventList(msgspec.Struct, frozen=True):
