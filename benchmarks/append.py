@@ -17,7 +17,7 @@ from jobevents import codec
 from jobevents.backends import sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Statements, row_of
 from jobevents.backends.sqlclaims import ClaimStatements
-from jobevents.backends.sqlite import FOLLOW, INSERT
+from jobevents.backends.sqlite import FIRST, FOLLOW
 from jobevents.backends.sqliteschema import EVENTS
 from jobevents.emit import By, Emitter
 from jobevents.events import Event
@@ -185,10 +185,10 @@ def _statements(steps: Iterable[Step]) -> Iterator[list[tuple[str, tuple[Any, ..
         before = chains.get(job_id)
         chains[job_id] = codec.unseal(data)[1]
         if before is None:
-            yield [(INSERT, event), (put_run, run)]
+            yield [(FIRST, (*event[:3], job_id, data)), (put_run, run)]
         else:
             yield [
-                (FOLLOW, (*event, version - 1, codec.tail(before))),
+                (FOLLOW, (*event, job_id, version - 1, codec.tail(before))),
                 (end_claim, (job_id,)),
                 (put_run, run),
             ]

@@ -95,15 +95,16 @@ class Ledger:
         """
         join = "LEFT JOIN" if whole else "JOIN"
         yield from self._file.execute(
-            f"SELECT entries.id, entries.letter, coalesce(letters, ?1) FROM entries {join} jobs USING (id) "  # noqa: S608  # constants
-            "WHERE sequence = ?2 AND instr(coalesce(letters, ?1), entries.letter) = 0 AND instr(coalesce(letters, ''), ?3) = 0",
-            (ABSENT, sequence, UNKNOWN),
+            f"SELECT entries.id, entries.letter, coalesce(letters, :absent) FROM entries {join} jobs USING (id) "  # noqa: S608  # constants
+            "WHERE sequence = :sequence AND instr(coalesce(letters, :absent), entries.letter) = 0 "
+            "AND instr(coalesce(letters, ''), :unknown) = 0",
+            {"absent": ABSENT, "sequence": sequence, "unknown": UNKNOWN},
         )
 
     def entries_apart(self, left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:
         """Yield (job, letter in one sequence, letter in the other) where they are not the same; None: it is not there."""
         yield from self._file.execute(
-            "SELECT id, max(CASE WHEN sequence = ?1 THEN letter END) AS one, max(CASE WHEN sequence = ?2 THEN letter END) "
+            "SELECT id, max(CASE WHEN sequence = ? THEN letter END) AS one, max(CASE WHEN sequence = ? THEN letter END) "
             "AS other FROM entries GROUP BY id HAVING one IS NOT other ORDER BY id",
             (left, right),
         )
@@ -112,8 +113,8 @@ class Ledger:
         """Yield (job, letter) that stand in a sequence and not in that of their state, or the other way round, or twice."""
         yield from self._file.execute(
             "SELECT id, letter FROM entries GROUP BY id, letter "
-            "HAVING sum(sequence = ?1) <> 1 OR sum(sequence <> ?1) <> 1",
-            (sequence,),
+            "HAVING sum(sequence = ?) <> 1 OR sum(sequence <> ?) <> 1",
+            (sequence, sequence),
         )
 
     def close(self) -> None:

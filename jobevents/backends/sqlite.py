@@ -41,16 +41,17 @@ from jobevents.log import NO_HEADS, Head, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
-INSERT = (  # no state, which the table refuses, for a first event where later ones are there: the job was erased
-    f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, '
-    f'CASE WHEN ?2 > 1 OR NOT EXISTS (SELECT 1 FROM "{EVENTS}" WHERE originator_id = ?1 AND originator_version > 1) '
-    "THEN ?4 END)"
+_INTO = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES '
+FIRST = (  # no state, which the table refuses, where later ones are there: the job was erased
+    f'{_INTO} (?, ?, ?, CASE WHEN NOT EXISTS (SELECT 1 FROM "{EVENTS}" WHERE originator_id = ? AND originator_version > 1) '
+    "THEN ? END)"
 )
 _EVENT = "originator_id, originator_version, topic, state"
 FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
-    f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?1, ?2, ?3, (SELECT ?4 FROM '
-    f'"{EVENTS}" WHERE originator_id = ?1 AND originator_version = ?5 AND substr(state, -{codec.TAIL}) = ?6))'
+    f'{_INTO} (?, ?, ?, (SELECT ? FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ? '
+    f"AND substr(state, -{codec.TAIL}) = ?))"
 )
+_NEXT = f"{_INTO} (?, ?, ?, ?)"
 _SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
 _BY_JOB = (  # whatever somebody's UPDATE has made of the bytes: a proof must be able to say so
     "SELECT notification_id, originator_id, originator_version, topic, coalesce(CAST(state AS BLOB), x'') "
@@ -186,12 +187,15 @@ class SqliteRecorder(SQLiteProcessRecorder):
         ids: list[int] = []
         try:
             for s in stored_events:
-                values = s.originator_id, s.originator_version, s.topic, s.state
-                before = follows.get(s.originator_id)  # type: ignore[arg-type]  # ids are text here
-                if before is not None and before.version == s.originator_version - 1:
-                    c.execute(FOLLOW, (*values, before.version, codec.tail(before.chain)))
+                job_id, version = s.originator_id, s.originator_version
+                before = follows.get(job_id)  # type: ignore[arg-type]  # ids are text here
+                if before is not None and before.version == version - 1:
+                    tail = codec.tail(before.chain)
+                    c.execute(FOLLOW, (job_id, version, s.topic, s.state, job_id, before.version, tail))
+                elif version == 1:
+                    c.execute(FIRST, (job_id, version, s.topic, job_id, s.state))
                 else:
-                    c.execute(INSERT, values)
+                    c.execute(_NEXT, (job_id, version, s.topic, s.state))
                 ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
