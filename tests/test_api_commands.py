@@ -126,14 +126,14 @@ def test_a_server_that_only_reads_is_told_nothing(route: Route, past: Past, jobs
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_another_site_s_page_gives_no_commands(
+def test_sec_05_another_site_s_page_gives_no_commands(
     route: Route, headers: dict[str, str], api: Client, past: Past, jobs: Jobs
 ) -> None:
     assert 403 == give(api, route, past, jobs, **headers).status_code
 
 
 @every
-def test_a_form_is_no_command(route: Route, api: Client, past: Past) -> None:
+def test_sec_05_a_form_is_no_command(route: Route, api: Client, past: Past) -> None:
     """What a page of another site can send without being asked is not JSON by its own account."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         path = route.path.replace("{job_id}", past.done)
