@@ -89,7 +89,7 @@ def handler(studio: Studio) -> Iterator[tuple[Scope, Deliver]]:
 
 def test_the_first_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The first block works a job, refuses its second delivery, and prints state and history."""
-    run(blocks("python")[0])
+    run(blocks("python")[0])["jobs"].close()
 
     lines = capsys.readouterr().out.splitlines()
     assert "the job has succeeded already" in lines[0]
