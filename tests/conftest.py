@@ -1,5 +1,6 @@
 """What every test module shares: a clock that only moves when told, and jobs over each log that needs no server."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tests.racers import Racers
 from tests.runners import Gate, Runners
 
 # Time limits for each example measure the machine, not the code.
-settings.register_profile("jobevents", deadline=None, max_examples=50)
+settings.register_profile("jobevents", deadline=None, max_examples=int(os.environ.get("JOBEVENTS_EXAMPLES", "50")))
 settings.load_profile("jobevents")
 
 
