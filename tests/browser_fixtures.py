@@ -19,9 +19,9 @@ from projections.api import create_app
 from tests.browser import FLAGS, NAMES, PATIENCE_MS, Served, Watched, missing, served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser, for all tests of the session; each has a profile of its own."""
+    """The browser, for all tests of a module; each has a profile of its own. Its event loop must be nobody else's."""
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         missing("no browser", "apt-get install chromium")

@@ -62,7 +62,7 @@ def jobevents(
 
 
 def start(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
-    """Start the command line as a process of its own, with pipes."""
+    """Start the command line as a process of its own, with pipes; Ctrl-C reaches it, too, where ours is ignored."""
     return subprocess.Popen(
         [*COMMAND, *args],
         cwd=cwd,
@@ -70,5 +70,10 @@ def start(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **options
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_heed_ctrl_c if os.name == "posix" else None,
         **options,
     )
+
+
+def _heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

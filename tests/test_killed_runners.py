@@ -24,7 +24,7 @@ from tests.postgres_server import Cluster
 pytest_plugins = ("tests.postgres",)
 pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked"), pytest.mark.slow]
 
-RUNS = int(os.environ.get("JOBEVENTS_KILL_RUNS", "800"))  # make kill: 20,000
+RUNS = int(os.environ.get("JOBEVENTS_KILL_RUNS", "1600"))  # make kill: 20,000
 PROCESSES = 8
 WORKERS = 4  # handlers at once in each
 WORK_S = 0.05  # a handler's
