@@ -46,7 +46,7 @@ ANALYTICS_ROWS: tuple[Row, ...] = (
 )
 
 ANALYTICS_HOLDS: tuple[Hold, ...] = (
-    AtLeast(Place("sql", "ours"), 0.2, Place("sql", "limit")),
+    AtLeast(Place("sql", "ours"), 0.3, Place("sql", "limit")),
     Under(Place("sql", "ours"), "peak_mb", 300),
     Under(Place("sql", "ours, attempts"), "peak_mb", 300),
     Under(Place("export", "ours"), "peak_mb", 300),

@@ -16,8 +16,6 @@ from benchmarks.model import Repeat, Setting, Work
 from jobevents import codec
 from jobevents.backends import sqliteschema
 from jobevents.backends.sql import DEFAULT_TABLES, Statements, row_of
-from jobevents.backends.sqlclaims import ClaimStatements
-from jobevents.backends.sqlite import FIRST, FOLLOW
 from jobevents.backends.sqliteschema import EVENTS
 from jobevents.emit import By, Emitter
 from jobevents.events import Event
@@ -56,12 +54,9 @@ def emitter_one(setting: Setting) -> Iterator[Repeat]:
 
 @contextmanager
 def limit_one(setting: Setting) -> Iterator[Repeat]:
-    """The statements of the same promise, with values made beforehand, one transaction each, on a bare connection.
-
-    The event after the one before it, which must be there with its chain; the end of a claim on the job; its row.
-    """
+    """The same two rows, made beforehand, one transaction each, on a bare connection."""
     with _raw(setting.own) as connection:
-        yield _repeating(setting.size, lambda steps: _promised(connection, list(_statements(steps))))
+        yield _repeating(setting.size, lambda steps: _raw_work(connection, list(_raw_rows(steps)), 1))
 
 
 @contextmanager
@@ -174,37 +169,6 @@ def _raw_rows(steps: Iterable[Step]) -> Iterator[RawRows]:
         body = codec.encode(event)
         chain = chains[event.job_id] = codec.link(chains.get(event.job_id, codec.NO_CHAIN), body)
         yield (event.job_id, event.version, event.type, codec.seal(body, chain)), row_of(job)
-
-
-def _statements(steps: Iterable[Step]) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
-    """Yield what our log says to the driver for each step: statements with their values."""
-    chains: dict[str, str] = {}
-    put_run, end_claim = Statements(DEFAULT_TABLES, EVENTS).put_run, ClaimStatements().end
-    for event, run in _raw_rows(steps):
-        job_id, version, _, data = event
-        before = chains.get(job_id)
-        chains[job_id] = codec.unseal(data)[1]
-        if before is None:
-            yield [(FIRST, (*event[:3], job_id, data)), (put_run, run)]
-        else:
-            yield [
-                (FOLLOW, (*event, job_id, version - 1, codec.tail(before))),
-                (end_claim, (job_id,)),
-                (put_run, run),
-            ]
-
-
-def _promised(connection: sqlite3.Connection, made: Sequence[list[tuple[str, tuple[Any, ...]]]]) -> Work:
-    def work() -> int:
-        cursor = connection.cursor()
-        for statements in made:
-            cursor.execute("BEGIN IMMEDIATE")
-            for statement, values in statements:
-                cursor.execute(statement, values)
-            cursor.execute("COMMIT")
-        return len(made)
-
-    return work
 
 
 @contextmanager

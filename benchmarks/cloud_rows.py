@@ -166,7 +166,7 @@ CLOUD_ROWS: tuple[Row, ...] = (
 )
 
 CLOUD_HOLDS: tuple[Hold, ...] = (
-    AtLeast(Place("cloud-append-16", "ours"), 0.7, Place("cloud-append-16", "limit"), "fastest"),
+    AtLeast(Place("cloud-append-16", "ours"), 0.7, Place("cloud-append-16", "limit")),
     Under(Place("cloud-burst", "ours"), "most", 2.1),
     Under(Place("cloud-burst-rate", "ours"), "most", 1.0),
     Under(Place("cloud-cost", "ours"), "median", CLAIMED),

@@ -42,12 +42,12 @@ from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
 _INTO = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES '
-FIRST = (  # no state, which the table refuses, where later ones are there: the job was erased
+_FIRST = (  # no state, which the table refuses, where later ones are there: the job was erased
     f'{_INTO} (?, ?, ?, CASE WHEN NOT EXISTS (SELECT 1 FROM "{EVENTS}" WHERE originator_id = ? AND originator_version > 1) '
     "THEN ? END)"
 )
 _EVENT = "originator_id, originator_version, topic, state"
-FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
+_FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
     f'{_INTO} (?, ?, ?, (SELECT ? FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ? '
     f"AND substr(state, -{codec.TAIL}) = ?))"
 )
@@ -191,9 +191,9 @@ class SqliteRecorder(SQLiteProcessRecorder):
                 before = follows.get(job_id)  # type: ignore[arg-type]  # ids are text here
                 if before is not None and before.version == version - 1:
                     tail = codec.tail(before.chain)
-                    c.execute(FOLLOW, (job_id, version, s.topic, s.state, job_id, before.version, tail))
+                    c.execute(_FOLLOW, (job_id, version, s.topic, s.state, job_id, before.version, tail))
                 elif version == 1:
-                    c.execute(FIRST, (job_id, version, s.topic, job_id, s.state))
+                    c.execute(_FIRST, (job_id, version, s.topic, job_id, s.state))
                 else:
                     c.execute(_NEXT, (job_id, version, s.topic, s.state))
                 ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
