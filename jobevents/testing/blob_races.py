@@ -28,12 +28,17 @@ class BlobRaces:
             assert won == {int(blob.data): blob.generation}
 
     def test_one_of_eight_replaces(self, blobs: Blobs) -> None:
-        """Of eight threads that replace one generation, one succeeds."""
-        generation = blobs.put("a", b"start")
-        for _ in range(5):
-            over = generation
+        """Of eight threads that replace one generation by other bytes, one succeeds.
 
-            won = together(lambda n, over=over: blobs.put("a", b"%d" % n, if_generation=over))  # type: ignore[misc]
+        Other bytes than are there: a store that compares hashes of them, as S3 does, cannot tell the same again from before.
+        """
+        generation = blobs.put("a", b"start")
+        for turn in range(5):
+
+            def replace(n: int, turn: int = turn, over: str = generation) -> str:
+                return blobs.put("a", b"%d in turn %d" % (n, turn), if_generation=over)
+
+            won = together(replace)
 
             assert 1 == len(won)
             generation = read_blob(blobs, "a").generation
