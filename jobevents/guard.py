@@ -130,7 +130,7 @@ def _why_lost(worker: Worker, job: Job, now: datetime) -> str:
         AlreadyRunning: its worker lives.
     """
     held = Held(job.job_id, job.worker, job.start, is_overdue(job, now))
-    why = worker.presence.lost([held], asking=worker.identity).get(job.job_id, "")
-    if not why and job.worker:
+    loss = worker.presence.lost([held], asking=worker.identity).get(job.job_id)
+    if loss is None and job.worker:
         raise AlreadyRunning(f"the job runs already worker={job.worker}", job_id=job.job_id)
-    return why or "no worker is known to run the job"
+    return loss.why if loss else "no worker is known to run the job"

@@ -86,6 +86,7 @@ class Jobs(Reads, Submits):
         self._blobs = blobs
         self._prefix = f"{prefix}/" if prefix else ""
         self._closers: list[Callable[[], None]] = []
+        self.is_captured = False  # they are shown from a file, which does not say whether their workers live
         self.registry: Registry | None = None
         self.bus: Bus | None = None  # what the events go out by
         self.dispatcher: Dispatcher | None = None  # what has a task queue of the user's deliver jobs

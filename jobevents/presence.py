@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from importlib.metadata import version
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +28,13 @@ IDLE_NAMES = 8  # identities without an attempt that keep their lease: a caller 
 SHORTEST_S, LONGEST_S = 0.1, 86_400.0  # a lease
 
 logger = logging.getLogger(__name__)
+
+
+class Loss(NamedTuple):
+    """How a worker has lost a job."""
+
+    why: str  # for people, and the reason of the event that gives the job back
+    unseen_s: float | None = None  # since the worker's last sign of life; None: not known, or not asked
 
 
 class _Own(msgspec.Struct):
@@ -134,8 +142,8 @@ class Presence:
         """
         return self.monotonic() - self._life.troubled >= self.lease_s
 
-    def lost(self, held: Collection[Held], *, asking: str = "") -> dict[str, str]:
-        """Return job id -> why, for those of the running jobs whose worker has lost them; a job without a worker is none.
+    def lost(self, held: Collection[Held], *, asking: str = "") -> dict[str, Loss]:
+        """Return job id -> how, for those of the running jobs whose worker has lost them; a job without a worker is none.
 
         Costs one look at the leases when a job is another process's and this one `judges`.
 
@@ -151,12 +159,13 @@ class Presence:
         found = {}
         for one in held:
             if one.is_overdue:
-                found[one.job_id] = f"the deadline has passed worker={one.worker}"
+                found[one.job_id] = Loss(f"the deadline has passed worker={one.worker}")
             elif one.worker in running:
                 if running[one.worker][one.job_id] <= (one.worker == asking):
-                    found[one.job_id] = f"the attempt ended and its outcome could not be recorded worker={one.worker}"
-            elif one.worker and judges and (why := _why_dead(one.worker, seen)):
-                found[one.job_id] = why
+                    why = f"the attempt ended and its outcome could not be recorded worker={one.worker}"
+                    found[one.job_id] = Loss(why)
+            elif one.worker and judges and (loss := _death(one.worker, seen)):
+                found[one.job_id] = loss
         return found
 
     def beat(self) -> float:
@@ -245,13 +254,14 @@ class Presence:
             logger.warning("leases are not renewed, which is tried again error=%s", error)
 
 
-def _why_dead(worker: str, seen: Mapping[str, Sighting]) -> str:
-    """Return why a worker counts as dead; "" while it lives."""
+def _death(worker: str, seen: Mapping[str, Sighting]) -> Loss | None:
+    """Return how a worker counts as dead; None while it lives."""
     sighting = seen.get(worker)
     if sighting is None:
-        return f"the worker has no lease worker={worker}"
+        return Loss(f"the worker has no lease worker={worker}")
     if sighting.is_alive:
-        return ""
+        return None
     if math.isinf(sighting.age_s):
-        return f"the machine was started again since the worker lived worker={worker}"
-    return f"the worker was last seen {sighting.age_s:.0f} s ago worker={worker} lease_s={sighting.lease.lease_s:g}"
+        return Loss(f"the machine was started again since the worker lived worker={worker}")
+    age_s, lease_s = sighting.age_s, sighting.lease.lease_s
+    return Loss(f"the worker was last seen {age_s:.0f} s ago worker={worker} lease_s={lease_s:g}", age_s)

@@ -90,7 +90,7 @@ class Reaper:
             lost = self._presence.lost(page)
             for held in page:
                 if held.job_id in lost:
-                    self._give_back(held, lost[held.job_id], done, aside)
+                    self._give_back(held, lost[held.job_id].why, done, aside)
         self._aside = aside
         done.set_aside = len(aside)
         done.leases_dropped = self._drop_dead()

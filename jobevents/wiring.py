@@ -377,6 +377,7 @@ def _fill(jobs: "Jobs", capture: "Capture") -> None:
             why = "; ".join(report.reasons.values())
             raise Corrupt(f"capture holds what its chains do not prove file={capture.path}: {why:.500}")
         capture.seal()
+        jobs.is_captured = True
         projector(jobs, leased=False).run_once()
         failing.pop_all()
 

@@ -27,6 +27,7 @@ from jobevents.events import (
     TransitionRefused,
 )
 from jobevents.job import CANCELED, DELETED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED, Job, due_at, fold
+from projections.lost import Lost
 
 Kind = Literal["state", "wanted", "started", "ended", "given back", "cancel", "refused", "record", "deleted", "sum"]
 
@@ -45,17 +46,20 @@ class Sentence(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str  # the job's state after that event
 
 
-def explain(events: Sequence[Event], *, now: datetime | None = None, zone: tzinfo | None = UTC) -> list[Sentence]:
+def explain(
+    events: Sequence[Event], *, now: datetime | None = None, zone: tzinfo | None = UTC, lost: Lost | None = None
+) -> list[Sentence]:
     """Return why a job is as it is: a sentence of its state, one for each event that mattered, one of all times together.
 
     Args:
         events: a job's history from its first event on, up to now or to any moment of its past.
         now: aware; what "for 3 min" of a job that waits or runs counts to; left out without it.
         zone: of the times in the texts; None: the system's.
+        lost: how its worker is lost, as `lost.Losses` says of a job that runs now.
     """
     if not events:
         return []
-    story = _Story(zone)
+    story = _Story(zone, lost)
     for event in events:
         story.tell(event)
     last, job = events[-1], story.job
@@ -83,7 +87,8 @@ def span(length: timedelta) -> str:
 class _Story:
     """The job so far, and what was told of it."""
 
-    def __init__(self, zone: tzinfo | None) -> None:
+    def __init__(self, zone: tzinfo | None, lost: Lost | None = None) -> None:
+        self.lost = lost
         self.job = Job(job_id="")
         self.sentences: list[Sentence] = []
         self.asserted_by = ""  # who last said a state
@@ -164,7 +169,7 @@ def _state(job: Job, story: _Story, now: datetime | None) -> str:
             doing = f": {_quoted(job.progress_message)}" if done and job.progress_message else ""
             who = f" on worker {_named(job.worker)}" if job.worker else " on a worker that nobody named"
             asked = f" But {_asked(job, story)} It has not stopped yet." if job.cancel_requested_at else ""
-            return f"It is running{since}, {tries},{who}{done}{doing}.{asked}"
+            return f"It is running{since}, {tries},{who}{done}{doing}.{_without_worker(story)}{asked}"
         case s if s == SUCCEEDED:
             late = " The cancel that was asked for came too late." if job.cancel_requested_at else ""
             times = f", at start {job.starts}" if job.starts > 1 else ""
@@ -178,6 +183,17 @@ def _state(job: Job, story: _Story, now: datetime | None) -> str:
         case _:
             who = _named(story.asserted_by)
             return f"Its state is {_quoted(job.state) or 'empty'}, which is none of ours: {who} said so."
+
+
+def _without_worker(story: _Story) -> str:
+    """Return what is to be said of a job whose worker is lost."""
+    lost = story.lost
+    if lost is None:
+        return ""
+    if not lost.is_certain:
+        return f" But {_quoted(lost.why)}."
+    since = f" since {story.clock(lost.since)}" if lost.since else ""
+    return f" But nobody is known to work on it{since}: {_quoted(lost.why)}."
 
 
 def _why_queued(job: Job, story: _Story, now: datetime | None) -> str:

@@ -192,7 +192,7 @@ class Commands:
         cursor = ""
         ids: list[str] = []
         while len(ids) <= MAX_BULK:
-            listed = self._listing.find(
+            listed = self._listing.search(
                 Wanted(
                     state=which.state,
                     command=which.command,

@@ -12,6 +12,7 @@ import msgspec
 from jobevents.census import Census
 from jobevents.errors import Corrupt, NotFound
 from jobevents.ids import sort_key
+from jobevents.job import RUNNING
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
 from jobevents.store import RunFilter
@@ -22,6 +23,7 @@ from projections.asof import page as asof_page
 from projections.asof import parse
 from projections.health import read_health
 from projections.index import DEFAULT_PER_PAGE, bounded, cursor_after, id_in
+from projections.lost import Losses
 from projections.manifest import OTHER
 from projections.paging import PageMeta
 from projections.reader import Reader, StatusPage
@@ -69,9 +71,16 @@ class Listed(msgspec.Struct, frozen=True):
 class Listing:
     """Answers with lists. Safe for threads."""
 
-    def __init__(self, jobs: Jobs, record: type[Status] = Status, mask: Mask | None = None) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        record: type[Status] = Status,
+        mask: Mask | None = None,
+        losses: Losses | None = None,
+    ) -> None:
         """Read the log's index and its statuses, as records of a type, with what is masked taken out."""
         self._jobs = jobs
+        self._losses = losses or Losses(jobs)
         self._record = record
         self._mask = mask or Mask()
         self.reader: Reader[Status] = Reader(jobs.blobs, jobs.prefix, type=record)
@@ -83,7 +92,17 @@ class Listing:
         return {"state": always, "page": always, "cursor": always, **dict.fromkeys(_TABLE_FILTERS, table)}
 
     def find(self, wanted: Wanted) -> Listed:
-        """Return a page, or what follows a cursor.
+        """Return a page, or what follows a cursor, with the running jobs in it whose workers are lost: one read of each.
+
+        Raises: as `search`.
+        """
+        listed = self.search(wanted)
+        running = [] if wanted.as_of else [one.job_id for one in listed.found.items if one.state == RUNNING]
+        lost = [*self._losses.listed(running).values()]
+        return msgspec.structs.replace(listed, found=msgspec.structs.replace(listed.found, lost=lost))
+
+    def search(self, wanted: Wanted) -> Listed:
+        """Return a page, or what follows a cursor; of none of its jobs it is looked whether their workers live.
 
         Raises:
             CannotFilter: neither the index nor a table can find it. InvalidValue: it is no cursor, or there is no such state.

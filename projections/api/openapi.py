@@ -91,15 +91,17 @@ def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any
     }
     statuses |= {413, 415} if route.takes else set()
     problem = {"application/json": {"schema": refs[Problem]}}
+    told = {name: {"description": about, "schema": {"type": "string"}} for name, about in route.tells.items()}
+    headers = {**_HEADERS, **told}
     responses: dict[str, Any] = {
         "200": {
             "description": summary,
-            "headers": _HEADERS,
+            "headers": headers,
             "content": {route.media_type: {"schema": _schema(route, refs)}},
         }
     }
     for status, about in route.extra.items():
-        responses[str(status)] = {"description": about, "headers": _HEADERS}
+        responses[str(status)] = {"description": about, "headers": headers}
     for status in sorted(statuses):
         responses[str(status)] = {"description": _STATUSES[status], "headers": _HEADERS, "content": problem}
     return {

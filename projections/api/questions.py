@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final, cast
 
+import msgspec
+
 from jobevents.errors import Corrupt, Gone
 from jobevents.events import AnyEvent, Event
 from jobevents.ids import validate
-from jobevents.job import DELETED, Job
+from jobevents.job import DELETED, Job, fold
 from jobevents.jobs import Jobs
 from jobevents.log import Record
 from jobevents.records import status_bytes
@@ -17,10 +19,11 @@ from projections.api.access import Identity
 from projections.api.listing import Listing
 from projections.api.masking import Mask
 from projections.api.recent import UNORDERED, Recent
-from projections.api.shapes import EventList, Features, Filter, LogLines, StartList, Unreadable
+from projections.api.shapes import EventList, Features, Filter, JobSeen, LogLines, StartList, Unreadable
 from projections.api.standing import Standing
 from projections.asof import Moment, job_at
 from projections.index import MAX_PER_PAGE
+from projections.lost import Losses, Lost
 from projections.starts import starts_of
 
 MAX_ITEMS: Final = 1000  # events or lines of an answer
@@ -49,7 +52,8 @@ class Questions:
         """
         self.jobs = jobs
         self.mask = mask or Mask()
-        self.listing = Listing(jobs, record, self.mask)
+        self.losses = Losses(jobs)
+        self.listing = Listing(jobs, record, self.mask, self.losses)
         self.standing = Standing(jobs, self.listing.reader.index, registry)
         self.recent = Recent(jobs.log)
 
@@ -61,6 +65,14 @@ class Questions:
         """
         return self.mask.job(self.jobs.job(job_id) if as_of is None else job_at(self.jobs, job_id, as_of))
 
+    def seen(self, job_id: str) -> JobSeen:
+        """Return all that is known of a job now, and how its worker is lost if it is.
+
+        Raises: as `job`.
+        """
+        job = self.jobs.job(job_id)
+        return JobSeen(**msgspec.structs.asdict(self.mask.job(job)), lost=self.losses.of(job))
+
     def history(self, job_id: str) -> list[Event]:
         """Return all events of a job, of a deleted one too.
 
@@ -68,15 +80,16 @@ class Questions:
         """
         return [self.mask.event(event) for event in self.jobs.history(job_id)]
 
-    def status(self, job_id: str) -> tuple[bytes, int]:
-        """Return the bytes of a job's status.json as they are now, without a newline, and its version.
+    def status(self, job_id: str) -> tuple[bytes, int, Lost | None]:
+        """Return the bytes of a job's status.json as they are now, without a newline, its version, and how it is lost.
 
         They are masked only where it was said what is to be: without, they are exactly those.
 
         Raises: as `job`.
         """
         job = self.jobs.job(job_id)
-        return status_bytes(self.mask.job(job) if self.mask.covers_status else job), job.version
+        shown = self.mask.job(job) if self.mask.covers_status else job
+        return status_bytes(shown), job.version, self.losses.of(job)
 
     def version(self, job_id: str) -> int:
         """Return the version of a job's last event; 0 for none, that of the tombstone for a deleted one: one read.
@@ -137,7 +150,8 @@ class Questions:
 
         Raises: as `events`.
         """
-        return StartList(starts_of(self.jobs.history(job_id)))
+        events = self.jobs.history(job_id)
+        return StartList(starts_of(events), self.losses.of(fold(events)))
 
     def logs(self, job_id: str, after_seq: int, limit: int) -> LogLines:
         """Return a job's next log lines.

@@ -72,6 +72,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = JSON
     refusals: tuple[int, ...] = ()  # statuses besides those that every route may answer
     extra: Mapping[int, str] = {}  # other good answers
+    tells: Mapping[str, str] = {}  # headers that a good answer may have, and what each says
     is_quick: bool = False  # asks nothing of a store: answered at once, also while all threads are taken
     is_stream: bool = False  # the answer goes on until the follower is gone
     waits: Callable[[Questions, Given], int] | None = None  # the place that `wait_for` waits for

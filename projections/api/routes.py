@@ -6,8 +6,8 @@ The app serves this table and the OpenAPI document is made from it, so that neit
 from functools import cache
 from typing import Any, Final
 
-from jobevents.job import Job
 from jobevents.status import Status
+from jobevents.times import format_time
 from projections.api import openapi, parameters, shapes
 from projections.api.commandroutes import COMMANDS
 from projections.api.listing import STATES, Wanted
@@ -17,6 +17,7 @@ from projections.api.standing import MAX_BARS, MAX_PARKED
 from projections.api.streamroutes import STREAMS
 from projections.asof import parse
 from projections.index import DEFAULT_PER_PAGE, MAX_PER_PAGE
+from projections.lost import Lost
 
 MAX_STEP_S: Final = 366 * 24 * 3600
 
@@ -54,16 +55,25 @@ def _jobs(desk: Desk, given: Given) -> Reply:
 
 def _job(desk: Desk, given: Given) -> Reply:
     text = given.values["as_of"]
-    moment = parse(text, desk.questions.jobs.emitter.clock()) if text else None
-    return Reply(desk.questions.job(given.job_id, moment), moment.instant if moment else None)
+    if not text:
+        return Reply(desk.questions.seen(given.job_id))
+    moment = parse(text, desk.questions.jobs.emitter.clock())
+    return Reply(desk.questions.job(given.job_id, moment), moment.instant)
 
 
 def _status(desk: Desk, given: Given) -> Reply:
-    body, version = desk.questions.status(given.job_id)
+    body, version, lost = desk.questions.status(given.job_id)
     tag = f'"{version}"'
+    headers = {"ETag": tag, **({"X-Worker-Lost": _since(lost)} if lost else {})}
     seen = [one.strip().removeprefix("W/") for one in given.if_none_match.split(",")]
     is_seen = tag in seen or "*" in seen
-    return Reply(b"" if is_seen else body + b"\n", headers={"ETag": tag}, status=304 if is_seen else 200)
+    return Reply(b"" if is_seen else body + b"\n", headers=headers, status=304 if is_seen else 200)
+
+
+def _since(lost: Lost) -> str:
+    if not lost.is_certain:
+        return "uncertain"
+    return format_time(lost.since) if lost.since else "unknown"
 
 
 def _events(desk: Desk, given: Given) -> Reply:
@@ -159,6 +169,7 @@ READS: Final[tuple[Route, ...]] = (
             _WAIT_POSITION,
         ),
         refusals=(404,),
+        tells={"X-Position": "The place in the log up to which everything is in the list."},
         waits=_position,
     ),
     Route(
@@ -170,6 +181,11 @@ READS: Final[tuple[Route, ...]] = (
         parameters=(_WAIT_VERSION,),
         refusals=(404,),
         extra={304: "It has not changed since."},
+        tells={
+            "ETag": "Its version; give it as If-None-Match.",
+            "X-Worker-Lost": "There while nobody is known to work on a job that is `running`: since when; `unknown`; or "
+            "`uncertain` where it cannot be read whether its worker lives.",
+        },
         waits=_version,
     ),
     Route(
@@ -204,9 +220,9 @@ READS: Final[tuple[Route, ...]] = (
     Route(
         path="/api/jobs/{job_id}",
         name="job",
-        about="All that is known of a job, now or at an instant.",
+        about="All that is known of a job, now or at an instant.\n\nA job that is `running` with a worker that is lost says so.",
         ask=_job,
-        answer=Job,
+        answer=shapes.JobSeen,
         parameters=(parameters.moment("as_of", "As it was then; #3 after its event 3."), _WAIT_VERSION),
         refusals=(404,),
         waits=_version,

@@ -6,6 +6,7 @@ import msgspec
 
 from jobevents.errors import Corrupt
 from jobevents.events import AnyEvent
+from jobevents.job import Job
 from jobevents.log import Record
 from jobevents.overview import QueueSeen, ScheduleSeen
 from jobevents.pauses import Pause
@@ -13,9 +14,16 @@ from jobevents.reaper import WorkerSeen
 from jobevents.status import Status
 from jobevents.store import JobLog
 from projections.health import Health
+from projections.lost import Lost
 from projections.parked import Parked
 from projections.reader import LeftOut
 from projections.starts import Start
+
+
+class JobSeen(Job, omit_defaults=True):
+    """All that is known of a job, and whether anybody is known to work on it."""
+
+    lost: Lost | None = None  # how the worker of a job that runs is lost; left out while it lives
 
 
 class JobPage(msgspec.Struct, frozen=True, rename={"from_": "from"}):
@@ -34,6 +42,7 @@ class JobPage(msgspec.Struct, frozen=True, rename={"from_": "from"}):
     to: int
     left_out: list[LeftOut]  # jobs of the page that could not be read, or are gone
     cursor: str  # give it as `cursor` to go on after this page; "" when nothing older is there
+    lost: list[Lost] = []  # running jobs of the page that nobody is known to work on
 
 
 class JobSlice(msgspec.Struct, frozen=True):
@@ -42,6 +51,7 @@ class JobSlice(msgspec.Struct, frozen=True):
     items: list[Status]
     left_out: list[LeftOut]
     cursor: str  # "" when nothing older is there
+    lost: list[Lost] = []  # running jobs among them that nobody is known to work on
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -79,6 +89,7 @@ class StartList(msgspec.Struct, frozen=True):
     """The starts of one job."""
 
     items: list[Start]  # newest first
+    lost: Lost | None = None  # how the worker of the one that is under way is lost; null while it lives
 
 
 class QueueList(msgspec.Struct, frozen=True):

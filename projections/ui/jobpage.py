@@ -87,7 +87,7 @@ def show(desk: Desk, given: Given) -> Reply:
         moment=moment,
         versions=[(event.version, event.type, event.at) for event in events],
         state="deleted" if job.state == DELETED else job.state,
-        sentences=explain(told, now=None if is_past else now),
+        sentences=explain(told, now=None if is_past else now, lost=None if is_past else questions.losses.of(job)),
         picture=diagram(told),
         bar=timeline(told, None if is_past else now),
         rows=shown_rows,
