@@ -168,8 +168,10 @@ def _views(jobs: Jobs) -> list[Finding]:
     findings = []
     for one in health.read_health(jobs.blobs, jobs.prefix):
         head = one.head if end is None else end
-        bad = health.troubles(one, head, now)
+        bad = health.troubles(one, end, now)
+        since = health.idle_since(one, now)
+        idle = f", nobody projects since {since.isoformat(timespec='seconds')}" if since else ""
         through = one.complete_through.isoformat(timespec="seconds") if one.complete_through else "not known"
-        found = f"at {one.position} of {head}, complete through {through}, {one.parked} parked"
+        found = f"at {one.position} of {head}, complete through {through}, {one.parked} parked{idle}"
         findings.append(Finding(f"view {one.view}", not bad, "; ".join([found, *bad]), one))
     return findings

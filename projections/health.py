@@ -12,7 +12,9 @@ from jobevents.boundary import clean_text
 from jobevents.errors import Corrupt, JobEventsError, NotFound
 from projections.view import Feed
 
-HEARTBEAT_S = 120.0  # without a completed cycle for so long, while events wait, is bad
+HEARTBEAT_S = (
+    120.0  # without a completed cycle for so long nobody projects, and an event that waits for so long is late
+)
 _ERROR_LIMIT = 500  # characters
 _PENDING = 100  # cycles that reached the log's end and are not stored yet
 
@@ -112,14 +114,29 @@ def read_health(blobs: Blobs, prefix: str = "") -> Iterator[Health]:
             raise Corrupt(f"health of a projector cannot be read name={entry.name} error={error}") from error
 
 
-def troubles(health: Health, head: int, now: datetime) -> list[str]:
-    """Return what is bad about a view whose log ends at `head` now; nothing when it is well."""
+def idle_since(health: Health, now: datetime) -> datetime | None:
+    """Return since when nobody has projected into a view: its last completed cycle; None while somebody does.
+
+    A projector that has nothing to do completes a cycle every second all the same. One that never completed any has been
+    idle since it was written down.
+    """
+    last = health.heartbeat or health.written_at
+    return last if (now - last).total_seconds() > HEARTBEAT_S else None
+
+
+def troubles(health: Health, head: int | None, now: datetime) -> list[str]:
+    """Return what is bad about a view whose log ends at `head` now; nothing when it is well.
+
+    Args:
+        head: None: the log has no places, so that nobody knows what has come since its projector last looked.
+    """
     found = []
-    waiting = head - health.position
-    beat = health.heartbeat
-    if waiting > 0 and (beat is None or (now - beat).total_seconds() > HEARTBEAT_S):
-        since = beat.isoformat() if beat else "never"
-        found.append(f"{waiting} events wait and no cycle was completed since {since}: run jobevents project")
+    waiting = health.lag_events if head is None else head - health.position
+    since = idle_since(health, now)
+    if since is not None and (waiting > 0 or head is None):
+        what = f"{waiting} events wait and" if waiting > 0 else "what came since is not known, as"
+        last = since.isoformat() if health.heartbeat else "never"
+        found.append(f"{what} no cycle was completed since {last}: run jobevents project")
     if waiting < 0:
         found.append(
             f"it is {-waiting} events ahead of the log: was that replaced by an older copy? "

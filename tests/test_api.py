@@ -26,6 +26,7 @@ from projections.api.problems import Problem
 from projections.api.route import Route
 from projections.api.routes import READS, ROUTES
 from projections.api.standing import Keeper
+from projections.health import HealthRecord
 from tests.api import Past, address, fill, project
 from tests.clock import START, Clock
 from tests.failinglog import failing_jobs
@@ -423,6 +424,44 @@ def test_how_far_the_views_are(api: Client, past: Past, jobs: Jobs) -> None:
 
     assert ["index", "status"] == sorted(one["health"]["view"] for one in found["items"])
     assert {1} == {one["lag_events"] for one in found["items"]}
+
+
+def test_a_projector_that_has_ended_is_told_of(api: Client, past: Past, jobs: Jobs, clock: Clock) -> None:
+    """As long as nothing waits, with the time of its last cycle; what waits for too long is not ready, but of the log alone."""
+    fresh = api.get("/readyz")
+    project(jobs)
+    ended_at = clock()
+    clock.move(121)
+    idle, page, seen = api.get("/readyz"), api.get("/projector"), api.get("/api/projector").json()["items"]
+    jobs.cancel(past.waiting)
+    clock.move(120)
+    waits = api.get("/readyz")
+    clock.move(1)
+    late, of_log, job = api.get("/readyz"), api.get("/readyz?of=log"), api.get(f"/api/jobs/{past.waiting}")
+    project(jobs)
+
+    assert [200, 200, 200, 503, 200, 200] == [
+        one.status_code for one in (fresh, idle, waits, late, of_log, api.get("/readyz"))
+    ]
+    assert [ended_at] * 2 == [datetime.fromisoformat(one["idle_since"]) for one in seen]
+    assert "nobody projects since" in page.text
+    assert "canceled" == job.json()["state"]
+
+
+def test_a_projector_of_a_log_without_places_that_has_ended(clock: Clock) -> None:
+    """What has come since is not known: it is trouble, and not ready."""
+    with connect("memory://?log=blobs", clock=clock) as jobs, client_of(create_app(jobs)) as api:
+        record = HealthRecord(jobs.blobs, jobs.prefix, "status", clock=clock)
+        record.cycled(1)
+        with connect("memory://", clock=clock) as feed:
+            record.write(record.measure(feed.log, 0, parked=0, error=None))
+        clock.move(120)
+        alive = api.get("/readyz").status_code
+        clock.move(1)
+        ended, (seen,) = api.get("/readyz"), api.get("/api/projector").json()["items"]
+
+    assert (200, 503) == (alive, ended.status_code)
+    assert f"no cycle was completed since {START.isoformat()}" in seen["troubles"][0]
 
 
 def test_metrics_are_what_prometheus_reads(api: Client, past: Past, jobs: Jobs) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobevents import Status, connect
+from jobevents import Status, connect, wiring
 from jobevents.blobs import MemoryBlobs
 from jobevents.jobs import Jobs
 from jobevents.records import status_name
@@ -230,6 +230,28 @@ def test_an_index_that_is_left_alone_hides_nothing(api: Client, jobs: Jobs, cloc
     listed = {one["job_id"]: one["state"] for one in api.get("/api/jobs").json()["items"]}
 
     assert {late: "queued", first: "canceled"} == listed
+
+
+def test_statuses_that_are_behind_the_index(api: Client, jobs: Jobs, clock: Clock) -> None:
+    """A page is as fresh as the older of both, as the answer says, and nothing old is shown for long."""
+    (job_id,) = submit(jobs, 1)
+    project(jobs)
+    stored = int(jobs.log.last_cursor() or 0)
+    jobs.cancel(job_id)
+    began = clock()
+    clock.move(5)
+    wiring.projector(jobs, ["index"], leased=False).run_once()
+
+    soon = api.get("/api/jobs")
+    clock.move(60)
+    later = api.get("/api/jobs")
+
+    assert (began, str(stored)) == (
+        datetime.fromisoformat(soon.headers["x-complete-through"]),
+        soon.headers["x-position"],
+    )
+    assert ["canceled"] == [one["state"] for one in later.json()["items"]]
+    assert str(jobs.log.last_cursor()) == later.headers["x-position"]
 
 
 def test_an_index_of_another_log(jobs: Jobs, clock: Clock) -> None:

@@ -695,6 +695,7 @@ def test_doctor_is_content_with_a_projector_that_works(world: World) -> None:
 
     assert found.ok
     assert health(world) == found.facts
+    assert "nobody projects since" in found.found  # by the real clock: what is well is not called at work
 
 
 def test_doctor_finds_a_projector_that_stands_still(world: World) -> None:

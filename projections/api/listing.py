@@ -5,7 +5,7 @@ neither can find without reading everything is refused.
 """
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -26,6 +26,7 @@ from projections.index import DEFAULT_PER_PAGE, bounded, cursor_after, id_in
 from projections.lost import Losses
 from projections.manifest import OTHER
 from projections.paging import PageMeta
+from projections.positions import TrackedPositions, Tracker
 from projections.reader import Reader, StatusPage
 from projections.rowpages import load, page_of
 
@@ -83,6 +84,9 @@ class Listing:
         self._losses = losses or Losses(jobs)
         self._record = record
         self._mask = mask or Mask()
+        recorder = jobs.log.recorder
+        is_tracked = jobs.log.ordered and isinstance(recorder, Tracker)
+        self._positions = TrackedPositions(cast("Tracker", recorder)) if is_tracked else None
         self.reader: Reader[Status] = Reader(jobs.blobs, jobs.prefix, type=record)
 
     def filters(self) -> dict[str, Filter]:
@@ -115,21 +119,20 @@ class Listing:
 
     def _now(self, wanted: Wanted) -> Listed:
         began = self._jobs.emitter.clock()
-        head = self.head()
-        if wanted.needs_table:
+        indexed = 0 if wanted.needs_table else self.reader.index.position()
+        position = 0 if wanted.needs_table else self._whole_to(indexed)
+        head = self.head()  # after those: they are no further than it, unless the log is another
+        if wanted.needs_table or self._prefers_table(wanted, head, indexed, position):
             return Listed(self._of_table(self._table(), wanted), began, head)
-        position = self.reader.index.position()
-        if self._prefers_table(wanted, head, position):
-            return Listed(self._of_table(self._table(), wanted), began, head)
-        if head and not position:
+        if head and not indexed:
             raise NotFound("there is no index yet; run: jobevents project")
-        if self._jobs.log.ordered and position > head:
+        if self._jobs.log.ordered and indexed > head:
             raise Corrupt(
-                f"the index is {position - head} events ahead of the log: was that replaced by an older copy? "
+                f"the index is {indexed - head} events ahead of the log: was that replaced by an older copy? "
                 "make the views anew with: jobevents rebuild"
             )
         is_whole = self._jobs.log.ordered and position == head
-        through = began if is_whole else complete_through(self._jobs, "index")
+        through = began if is_whole else listed_through(self._jobs)
         return Listed(self._of_index(wanted), through, position)
 
     def position(self, wanted: Wanted) -> int:
@@ -137,11 +140,11 @@ class Listing:
 
         Raises: as `find`.
         """
-        head = self.head()
         if wanted.needs_table:
-            return head
-        position = self.reader.index.position()
-        return head if self._prefers_table(wanted, head, position) else position
+            return self.head()
+        indexed = self.reader.index.position()
+        position, head = self._whole_to(indexed), self.head()
+        return head if self._prefers_table(wanted, head, indexed, position) else position
 
     def _past(self, wanted: Wanted) -> Listed:
         """List the jobs as they were: a pass over the whole log, which is refused where that is long."""
@@ -163,15 +166,23 @@ class Listing:
         )
         return Listed(_page(page, has_cursor=False), moment.instant, moment.position or head)
 
-    def _prefers_table(self, wanted: Wanted, head: int, position: int) -> bool:
+    def _whole_to(self, indexed: int) -> int:
+        """Return the place in the log up to which a page is whole: its ids are of the index, its items of the statuses.
+
+        Statuses that no projector ever wrote are written by those who work, and have no place.
+        """
+        stored = self._positions.stored("status") if self._positions else 0
+        return min(indexed, stored) if stored else indexed
+
+    def _prefers_table(self, wanted: Wanted, head: int, indexed: int, position: int) -> bool:
         """Tell whether a table is to be read although the index knows what is asked for: it is far off, or left alone."""
         if self._jobs.desk is None or not self._jobs.log.ordered or wanted.state == OTHER:
             return False
-        return not 0 <= head - position <= MAX_LAG or (position < head and self._is_left_alone())
+        return indexed > head or head - position > MAX_LAG or (position < head and self._is_left_alone())
 
     def _is_left_alone(self) -> bool:
         """Tell whether nobody seems to project: what the index lacks would stay unseen."""
-        through = complete_through(self._jobs, "index")
+        through = listed_through(self._jobs)
         return through is None or self._jobs.emitter.clock() - through > MAX_WAIT
 
     def _table(self) -> Census:
@@ -230,10 +241,10 @@ def head_of(jobs: Jobs) -> int:
     return int(jobs.log.last_cursor() or 0) if jobs.log.ordered else 0
 
 
-def complete_through(jobs: Jobs, *views: str) -> datetime | None:
-    """Return up to when every event is in all of these views, as their projector last wrote; None where that is not known."""
+def listed_through(jobs: Jobs) -> datetime | None:
+    """Return up to when every event is in the pages of the index, and in the statuses on them where a projector writes those."""
     known = {one.view: one.complete_through for one in read_health(jobs.blobs, jobs.prefix)}
-    through = [known.get(view) for view in views]
+    through = [known.get("index"), *([known["status"]] if "status" in known else [])]
     return min((when for when in through if when is not None), default=None) if all(through) else None
 
 

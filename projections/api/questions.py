@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import msgspec
 
-from jobevents.errors import Corrupt, Gone
+from jobevents.errors import Corrupt, Gone, Unavailable
 from jobevents.events import AnyEvent, Event
 from jobevents.ids import validate
 from jobevents.job import DELETED, Job, fold
@@ -183,11 +183,17 @@ class Questions:
         """Return whether events can be followed as they are committed."""
         return Filter(True, "") if self.jobs.log.ordered else Filter(False, UNORDERED)
 
-    def check_ready(self) -> None:
-        """Read the end of the log, and the index's manifest.
+    def check_ready(self, *, with_views: bool) -> None:
+        """Read the end of the log and the index's manifest, and hold the views against the log.
+
+        Args:
+            with_views: a view that is behind for more than two minutes is not ready; one that never was there is nobody's.
 
         Raises:
-            Unavailable, PermissionDenied, Corrupt: what cannot be read.
+            Unavailable: a view is stale; or, as PermissionDenied and Corrupt, what cannot be read.
         """
         self.listing.head()
         self.listing.reader.index.position()
+        stale = self.standing.stale() if with_views else []
+        if stale:
+            raise Unavailable(f"views are stale: is jobevents project running? {'; '.join(stale)}")

@@ -124,7 +124,7 @@ def _healthz(desk: Desk, given: Given) -> Reply:
 
 
 def _readyz(desk: Desk, given: Given) -> Reply:
-    desk.questions.check_ready()
+    desk.questions.check_ready(with_views=given.values["of"] != "log")
     return Reply(shapes.Readiness("ready"))
 
 
@@ -287,9 +287,12 @@ READS: Final[tuple[Route, ...]] = (
     Route(
         path="/readyz",
         name="readyz",
-        about="The log and the views can be read.",
+        about="The log and the views can be read, and no view is more than two minutes behind the log.\n\nWhere nobody ever "
+        "projected there is no view to be behind. A server that is to answer from the log while its views are old, as it does "
+        "where that has a table of runs, is asked with `of=log`.",
         ask=_readyz,
         answer=shapes.Readiness,
+        parameters=(parameters.choice("of", "`log`: of the log alone, however old the views are.", ("", "log")),),
         role=None,
     ),
     Route(path="/metrics", name="metrics", about="For Prometheus.", ask=_metrics, media_type=TEXT),

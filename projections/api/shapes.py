@@ -119,6 +119,7 @@ class ViewSeen(msgspec.Struct, frozen=True):
     lag_events: int  # places between what is stored and the log's end now
     lag_s: float  # age of the oldest event that waits; 0 when none does
     troubles: list[str]  # what is bad about it now, and what to do
+    idle_since: datetime | None  # nobody has projected into it since; null while somebody does
 
 
 class ProjectorSeen(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from projections.api.shapes import (
     ViewSeen,
     WorkerList,
 )
-from projections.health import Health, age_of_next, read_health, troubles
+from projections.health import HEARTBEAT_S, Health, age_of_next, idle_since, read_health, troubles
 from projections.index import Index
 from projections.parked import list_parked
 
@@ -145,11 +145,21 @@ class Standing:
         return ProjectorSeen([self._view(one, head, now) for one in found], head)
 
     def _view(self, health: Health, head: int, now: datetime) -> ViewSeen:
+        since = idle_since(health, now)
         if not self._jobs.log.ordered:  # no places to compare: as its projector last saw it
-            return ViewSeen(health, health.lag_events, health.lag_s, troubles(health, health.head, now))
+            return ViewSeen(health, health.lag_events, health.lag_s, troubles(health, None, now), since)
         waiting = max(0, head - health.position)
         lag_s = age_of_next(self._jobs.log, health.position, now) if waiting else 0.0
-        return ViewSeen(health, waiting, lag_s, troubles(health, head, now))
+        return ViewSeen(health, waiting, lag_s, troubles(health, head, now), since)
+
+    def stale(self) -> list[str]:
+        """Return of which views events have waited for more than two minutes, or may have; none where nobody ever projected."""
+        return [
+            f"view={one.health.view} lag_events={one.lag_events} lag_s={one.lag_s:.0f}"
+            + (f" idle_since={one.idle_since.isoformat()}" if one.idle_since else "")
+            for one in self.projector().items
+            if one.lag_s > HEARTBEAT_S or (one.idle_since and not self._jobs.log.ordered)
+        ]
 
     def parked(self, view: str, limit: int) -> ParkedList:
         """Return what the views could not take, at most so many: one read each."""
