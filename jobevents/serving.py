@@ -55,6 +55,7 @@ def serving(jobs: Jobs, *, port: int, actor: str) -> Iterator[str]:
         try:
             yield f"http://{address(listener)}/"
         finally:
+            app.state.bell.end()
             server.should_exit = True
             thread.join(_PATIENCE_S)
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from playwright.sync_api import BrowserContext, Page, expect
 
-from jobevents import Registry, wiring
+from jobevents import Registry, connect, wiring
 from jobevents.jobs import Jobs
 from projections.api import create_app
 from projections.ui.render import TABS
@@ -78,6 +79,36 @@ def test_it_changes_while_a_worker_runs(watched: Watched, site: Served, log: Job
     assert page.evaluate("window.loadedOnce")
     page.get_by_role("link", name="1 new, show").click()
     expect(page.locator(f"#row-{newer}")).to_be_visible()
+
+
+def test_it_looks_when_there_is_more(watched: Watched, site: Served, log: Jobs) -> None:
+    """While nothing happens a page asks for nothing; the log's stream says when something does, and it is there at once."""
+    job_id = log.submit("render")
+    page = watched.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with page.expect_response(lambda answer: "top=" in answer.url):  # what came before the stream was open
+        watched.go(site.place)
+    expect(page.locator("#live-state")).to_have_attribute("title", "This page changes as things happen")
+    streams = [one for one in asked if "api/stream" in one]
+    asked.clear()
+    page.wait_for_timeout(1500)  # it would look every second
+    silent = list(asked)
+
+    log.cancel(job_id)
+    expect(page.locator(f"#row-{job_id}")).to_contain_text("canceled", timeout=900)
+
+    assert ([f"{site.place}api/stream?brief=yes"], []) == (streams, silent)
+
+
+def test_a_log_that_cannot_be_followed_is_looked_at(watched: Watched, tmp_path: Path) -> None:
+    """Where events have no one order a page looks again by itself, as often as was chosen."""
+    with connect(f"file://{tmp_path}/log") as log, served(create_app(log)) as site:
+        job_id = log.submit("render")
+        watched.go(f"{site.place}jobs/{job_id}")
+        expect(watched.page.locator("#live-state")).to_have_attribute("title", "This page looks again by itself")
+        log.cancel(job_id)
+        expect(watched.page.locator(".head .state")).to_contain_text("canceled")
 
 
 def test_cancel_says_what_it_appends_and_why(watched: Watched, site: Served, log: Jobs) -> None:
@@ -183,7 +214,7 @@ def test_the_log_goes_on_by_itself(watched: Watched, site: Served, log: Jobs) ->
 
 
 def test_times_are_the_viewers(watched: Watched, site: Served, log: Jobs) -> None:
-    """Times are in the browser's zone, with UTC on hover."""
+    """Times are in the browser's zone, with UTC on hover, or in UTC where that is chosen."""
     job_id = log.submit("render")
     page = watched.page
     watched.go(f"{site.place}jobs/{job_id}")
@@ -192,6 +223,12 @@ def test_times_are_the_viewers(watched: Watched, site: Served, log: Jobs) -> Non
     at = log.history(job_id)[0].at
     assert f"{(at.hour + 9) % 24:02}:{at.minute:02}" in shown.inner_text()
     assert re.search(rf"Asia/Tokyo\n.*T?{at.hour:02}:{at.minute:02}.* UTC", shown.get_attribute("title") or "")
+    page.get_by_role("button", name="Times in Asia/Tokyo").click()
+    assert f"{at.hour:02}:{at.minute:02}" in shown.inner_text()
+    page.reload()
+    expect(page.get_by_role("button", name="Times in UTC")).to_be_visible()
+    page.keyboard.press("z")
+    expect(shown).to_contain_text(f"{(at.hour + 9) % 24:02}:{at.minute:02}")
 
 
 def test_dark_light_and_system(watched: Watched, site: Served, new_context: Callable[..., BrowserContext]) -> None:

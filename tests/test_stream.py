@@ -15,6 +15,7 @@ from jobevents.errors import Unavailable
 from jobevents.events import AnyEvent
 from jobevents.jobs import Jobs
 from jobevents.log import Record
+from jobevents.serving import serving
 from projections.api import create_app
 from projections.api.access import READ_ONLY, Identity, NotIdentified
 from projections.api.following import EventFeed, Pages
@@ -82,6 +83,18 @@ def test_only_what_is_asked_for(api: Client, past: Past, jobs: Jobs) -> None:
     assert ["JobQueued", "JobStarted", "JobFailed"] == [one.data["type"] for one in of_job]
     assert [past.done, past.failed] == [one.data["job_id"] for one in of_type]
     assert answer.text.endswith(f"\n\nid: {jobs.log.last_cursor()}\n\n")
+
+
+def test_a_hint_says_that_there_are_more(api: Client, past: Past, jobs: Jobs, clock: Clock) -> None:
+    """In brief, events that came together are one hint of the last place; those that were not asked for are none."""
+    last = str(jobs.log.last_cursor())
+
+    (hint,) = stream(api, "?after=0&brief=yes")
+
+    assert (last, "more") == (hint.id, hint.event)
+    assert {"position": int(last), "at": clock().isoformat().replace("+00:00", "Z")} == hint.data
+    assert [] == stream(api, "?after=0&brief=yes&type=JobSkipped")
+    assert [] == stream(api, "?after=0&brief=yes", last_id=last)
 
 
 @pytest.mark.parametrize(
@@ -261,3 +274,16 @@ def test_a_page_is_bounded_and_shared(size: int, most: int) -> None:
 
     assert [b"." * most] * 50 == sent
     assert (1, most) == (log.reads, len(written))
+
+
+def test_a_server_that_ends_ends_what_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+    """A stream ends whole, nobody who follows holds up the end, and nothing is said to have gone wrong."""
+    with connect("memory://") as jobs, httpx.Client(trust_env=False) as client:
+        with serving(jobs, port=0, actor="ana") as place:
+            answer = client.send(client.build_request("GET", f"{place}api/stream"), stream=True)
+            lines = answer.iter_lines()
+            next(lines)
+        rest = list(lines)  # one that was cut off would raise
+
+    assert not any(line.startswith("event: problem") for line in rest)
+    assert [] == [record.message for record in caplog.records if record.levelname == "ERROR"]

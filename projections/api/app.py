@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from jobevents.errors import InvalidValue, JobEventsError
 from jobevents.jobs import Jobs
@@ -74,8 +74,10 @@ def create_app(
     wait_s: float = WAIT_S,
     streams: int = MOST,
     stream_s: float = STREAM_S,
-) -> ASGIApp:
+) -> Starlette:
     """Return the API and the dashboard over these jobs, to be served, or mounted in an app of your own; it closes nothing.
+
+    Its `state.bell.end()` ends what is followed, which a server that ends would wait for.
 
     Args:
         access: tells who calls; by default everybody is `anonymous` and may do everything, which is for loopback alone, or
@@ -101,6 +103,7 @@ def create_app(
         routes=_places((*ROUTES, *(PAGES if ui else ())), server.endpoint),
         exception_handlers={HTTPException: server.no_route, Exception: server.unexpected},
     )
+    app.state.bell = desk.following.bell
     app.router.redirect_slashes = False  # it would send callers to whatever host they name, before that is checked
     return app
 
@@ -182,7 +185,7 @@ class _Server:
             if not isinstance(error, JobEventsError):
                 logger.exception("request failed route=%s", route.name)
             refusal = refusal_of(error)
-            if route.role is None and isinstance(error, JobEventsError):
+            if route.role is None and refusal.status >= 500 and isinstance(error, JobEventsError):
                 logger.warning("not well route=%s error=%s", route.name, error)
                 refusal = refusal._replace(problem=msgspec.structs.replace(refusal.problem, why=_NOT_TOLD))
             return self._refused(route, request, refusal, began)
@@ -232,7 +235,8 @@ class _Server:
                     return
                 if not part:
                     with move_on_after(left_s):
-                        await follower.wait()
+                        if not await follower.wait():
+                            return
         except Exception as error:
             if not isinstance(error, JobEventsError):
                 logger.exception("stream failed")

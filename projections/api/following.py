@@ -7,6 +7,8 @@ holds a page, and is merely behind; one that was cut off goes on from the last i
 import asyncio
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final, Protocol
 
 import msgspec
@@ -45,6 +47,13 @@ class Feed(Protocol):
         ...
 
 
+class Hint(msgspec.Struct, frozen=True):
+    """There is more."""
+
+    position: int  # of the log: everything up to it was there when this was sent
+    at: datetime  # when it was sent, by the server's clock
+
+
 class Bell:
     """Wakes all who follow: one thread while there are any, none otherwise. Safe for threads."""
 
@@ -59,6 +68,7 @@ class Bell:
         self._most = most
         self._lock = threading.Lock()
         self._followers: frozenset[Follower] = frozenset()
+        self.is_over = False  # nobody follows any more
         self._ended = threading.Event()
         self._woken = threading.Event()
 
@@ -69,6 +79,8 @@ class Bell:
             TooMany: there are as many as may be.
         """
         with self._lock:
+            if self.is_over:
+                raise TooMany("the server ends")
             if len(self._followers) >= self._most:
                 raise TooMany(f"as many streams are open as may be limit={self._most}")
             follower = Follower(self)
@@ -87,6 +99,13 @@ class Bell:
             if was_there and not self._followers:
                 self._ended.set()
                 self._woken.set()
+
+    def end(self) -> None:
+        """Have all who follow end, and let in no more: for the end of a server, which would wait for them."""
+        with self._lock:
+            self.is_over = True
+            for follower in self._followers:
+                follower.ring()
 
     def _run(self, ended: threading.Event, woken: threading.Event) -> None:
         if self._alarm is not None:
@@ -118,10 +137,11 @@ class Follower:
         except RuntimeError:  # its loop is closed, and nobody waits there
             self.leave()
 
-    async def wait(self) -> None:
-        """Wait until there may be more."""
+    async def wait(self) -> bool:
+        """Wait until there may be more; False when it is over."""
         await self._rung.wait()
         self._rung.clear()
+        return not self._bell.is_over
 
     def leave(self) -> None:
         """Wake it no more; any number of times."""
@@ -211,6 +231,24 @@ class EventFeed:
         return self._job_id in ("", record.job_id) and self._type in ("", record.type)
 
 
+class HintFeed(EventFeed):
+    """That there are more of those events, and no word about them: once for all that are read together."""
+
+    def __init__(self, pages: Pages, position: int, job_id: str, type: str, clock: Callable[[], datetime]) -> None:
+        super().__init__(pages, position, job_id, type)
+        self._clock = clock
+
+    def read(self) -> bytes:
+        page = self._pages.after(self._position)
+        if not page.records:
+            return b""
+        self._position = int(page.records[-1].cursor)
+        if not any(map(self._wants, page.records)):
+            return b"id: %d\n\n" % self._position
+        hint = msgspec.json.encode(Hint(self._position, self._clock()))
+        return b"id: %d\nevent: more\ndata: %s\n\n" % (self._position, hint)
+
+
 class LineFeed:
     """Log lines of one job, in order across its attempts."""
 
@@ -237,8 +275,8 @@ class Following:
         self._questions = questions
         self._pages = Pages(jobs.log, self._write)
 
-    def events(self, after: int | None, *, job_id: str = "", type: str = "") -> EventFeed:
-        """Return the events after a place, or with None from now on.
+    def events(self, after: int | None, *, job_id: str = "", type: str = "", is_brief: bool = False) -> EventFeed:
+        """Return the events after a place, or with None from now on; if brief, only that there are some.
 
         Raises:
             CannotFilter: the log has no one order. InvalidValue: it never got so far.
@@ -253,7 +291,10 @@ class Following:
                 f"the log never got so far after={after} last={head}: was it replaced by an older copy? "
                 "begin without Last-Event-ID and after"
             )
-        return EventFeed(self._pages, head if after is None else after, job_id, type)
+        place = head if after is None else after
+        if is_brief:
+            return HintFeed(self._pages, place, job_id, type, self._questions.jobs.emitter.clock)
+        return EventFeed(self._pages, place, job_id, type)
 
     def lines(self, job_id: str, after_seq: int) -> LineFeed:
         """Return a job's log lines after one.

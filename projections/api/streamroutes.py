@@ -23,7 +23,8 @@ def _stream(desk: Desk, given: Given) -> Reply:
     if values["job_id"]:
         validate(values["job_id"])
     after = last_id(given.last_event_id, values["after"])
-    return Reply(desk.following.events(after, job_id=values["job_id"], type=values["type"]))
+    is_brief = values["brief"] == "yes"
+    return Reply(desk.following.events(after, job_id=values["job_id"], type=values["type"], is_brief=is_brief))
 
 
 def _log_lines(desk: Desk, given: Given) -> Reply:
@@ -36,13 +37,15 @@ STREAMS: Final[tuple[Route, ...]] = (
         path="/api/stream",
         name="stream",
         about=f"Every event of every job, as it is committed.{_HOW} The id of each is its place in the log; its data is "
-        "an item of /api/jobs/{job_id}/events, or with `event: unreadable` why that cannot be read.",
+        "an item of /api/jobs/{job_id}/events, or with `event: unreadable` why that cannot be read. With `brief`, `event: more` "
+        "says once for all that came together that there are more, for those who look themselves.",
         ask=_stream,
         is_stream=True,
         media_type=SSE,
         parameters=(
             parameters.id_start("job_id", "Only events of this job."),
             parameters.choice("type", "Only events of this type.", TYPES),
+            parameters.choice("brief", "Only say that there are more.", ("", "yes")),
             parameters.whole("after", "Events after this place of the log; by default those from now on."),
         ),
     ),

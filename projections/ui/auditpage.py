@@ -40,6 +40,7 @@ def show(desk: Desk, given: Given) -> Reply:
     now = questions.jobs.emitter.clock()
     reply = page(
         "audit.html",
+        desk,
         given,
         "Audit",
         section="Audit",

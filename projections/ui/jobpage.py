@@ -61,7 +61,7 @@ def show(desk: Desk, given: Given) -> Reply:
     if unreadable:
         known = [one for one in events if one.version < unreadable[0].version]
         if not known or known[0].version > 1 or not 0 < values["at"] <= len(known):
-            return _unreadable(given, events, unreadable, now=questions.jobs.emitter.clock())
+            return _unreadable(desk, given, events, unreadable, now=questions.jobs.emitter.clock())
         last, events = max(unreadable[-1].version, events[-1].version), known
     at = values["at"] or last
     if at > last:
@@ -76,6 +76,7 @@ def show(desk: Desk, given: Given) -> Reply:
     shown_rows, before = history.shown_of(rows, all_of_them=values["all"] == "yes")
     reply = page(
         "job.html",
+        desk,
         given,
         job.title or job.name or job_id,
         section="Jobs",
@@ -150,10 +151,13 @@ def event(desk: Desk, given: Given) -> Reply:
     return fragment("event.html", given, text=history.event_json(found[0]))
 
 
-def _unreadable(given: Given, events: Sequence[Event], unreadable: Sequence[Unreadable], *, now: datetime) -> Reply:
+def _unreadable(
+    desk: Desk, given: Given, events: Sequence[Event], unreadable: Sequence[Unreadable], *, now: datetime
+) -> Reply:
     """Answer with what can be read of a job and what cannot: what it is now, nobody can tell without that."""
     reply = page(
         "unreadable.html",
+        desk,
         given,
         given.job_id,
         section="Jobs",

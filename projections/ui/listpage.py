@@ -63,6 +63,7 @@ def show(desk: Desk, given: Given) -> Reply:
         found = Found(problem=refusal.problem, status=refusal.status, is_complete_known=False)
     reply = page(
         "list.html",
+        desk,
         given,
         "Jobs",
         found.status,

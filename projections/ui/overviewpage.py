@@ -58,6 +58,7 @@ def show(desk: Desk, given: Given) -> Reply:
     days = part(lambda: standing.stats(None, 86_400, 14))
     reply = page(
         "overview.html",
+        desk,
         given,
         "Overview",
         section="Overview",

@@ -18,6 +18,10 @@ def _asset(desk: Desk, given: Given) -> Reply:
     return Reply(found.body, headers={**_KEPT, "Content-Type": found.media_type})
 
 
+def _robots(desk: Desk, given: Given) -> Reply:
+    return Reply(b"User-agent: *\nDisallow: /\n", headers={"Content-Type": "text/plain; charset=utf-8"})
+
+
 def _suggest(desk: Desk, given: Given) -> Reply:
     return Reply(
         suggest.answer(desk.questions, given.values["text"], min(given.values["caret"], len(given.values["text"])))
@@ -27,7 +31,7 @@ def _suggest(desk: Desk, given: Given) -> Reply:
 def refused(desk: Desk, given: Given, refusal: Refusal) -> Reply:
     """Show why there is no page."""
     return render.page(
-        "refused.html", given, refusal.problem.error, problem=refusal.problem, status_code=refusal.status
+        "refused.html", desk, given, refusal.problem.error, problem=refusal.problem, status_code=refusal.status
     )
 
 
@@ -131,5 +135,20 @@ PAGES: Final[tuple[Route, ...]] = (
             parameters.whole("caret", "Where it goes on.", high=2000, default=2000),
         ),
     ),
-    Route(path="/static/{path:path}", name="page_asset", about="A file that pages load.", ask=_asset, is_quick=True),
+    Route(
+        path="/static/{path:path}",
+        name="page_asset",
+        about="A file that pages load, also that of a refusal.",
+        ask=_asset,
+        role=None,
+        is_quick=True,
+    ),
+    Route(
+        path="/robots.txt",
+        name="page_robots",
+        about="No page is for search engines.",
+        ask=_robots,
+        role=None,
+        is_quick=True,
+    ),
 )

@@ -7,7 +7,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from projections.api.access import Identity
-from projections.api.route import Given, Reply
+from projections.api.route import Desk, Given, Reply
 from projections.ui import words
 from projections.ui.assets import assets
 
@@ -40,7 +40,9 @@ TABS: Final = (
 )
 
 
-def page(template: str, given: Given, title: str, status: int = 200, *, section: str = "", **shown: Any) -> Reply:
+def page(
+    template: str, desk: Desk, given: Given, title: str, status: int = 200, *, section: str = "", **shown: Any
+) -> Reply:
     """Return a page.
 
     Args:
@@ -62,6 +64,7 @@ def page(template: str, given: Given, title: str, status: int = 200, *, section:
             section=section,
             caller=given.caller,
             may=_may(given.caller),
+            stream=f"{root}api/stream?brief=yes" if desk.questions.can_follow().available else "",
             **shown,
         )
     )

@@ -17,7 +17,8 @@ def queues(desk: Desk, given: Given) -> Reply:
     """Answer with the queues and what is paused."""
     kept = part(desk.questions.standing.queues)
     found = msgspec.structs.replace(kept, value=kept.value.value if kept.value else None)
-    return _page(desk, given, "queues.html", "Queues", queues=found)
+    reply = _page(desk, given, "queues.html", "Queues", queues=found)
+    return msgspec.structs.replace(reply, complete_through=kept.value.at) if kept.value else reply
 
 
 def workers(desk: Desk, given: Given) -> Reply:
@@ -54,5 +55,5 @@ def _page(desk: Desk, given: Given, template: str, title: str, **shown: Any) -> 
     now = desk.questions.jobs.emitter.clock()
     pausing = actions.pair(given.caller, THERE, "pause", "/api/pause")
     parking = actions.pair(given.caller, THERE, "admin", "/api/parked/requeue")
-    reply = page(template, given, title, section=title, now=now, pausing=pausing, parking=parking, **shown)
+    reply = page(template, desk, given, title, section=title, now=now, pausing=pausing, parking=parking, **shown)
     return msgspec.structs.replace(reply, complete_through=now)

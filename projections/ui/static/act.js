@@ -55,7 +55,7 @@ async function go(event) {
     say(error.name === "TypeError" ? "The server cannot be reached: nothing is known of what came of it. Look at the job before you try again." : error.message, "bad");
     button.disabled = false;
   }
-  refreshNow();
+  refreshNow(true);
 }
 
 export function startActs() {

@@ -6,7 +6,7 @@ import { startKeys } from "./keys.js";
 import { startList } from "./list.js";
 import { startLive } from "./live.js";
 import { startSuggestions } from "./suggest.js";
-import { startTimes, zone } from "./times.js";
+import { startTimes } from "./times.js";
 
 startTimes();
 startKeys();
@@ -16,8 +16,6 @@ startJob();
 startActs();
 startChart();
 startSuggestions();
-const shown = document.getElementById("zone");
-if (shown) shown.textContent = "Times in " + zone + "; hover for UTC";
 for (const field of document.querySelectorAll("[data-submit]")) {
   field.addEventListener("change", () => field.form.requestSubmit());
 }

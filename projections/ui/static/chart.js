@@ -1,12 +1,10 @@
 // What ended, stacked by outcome: drawn from the table below it, which is there without this too.
 import { onFresh } from "./live.js";
+import { dayText, minuteText, zone } from "./times.js";
 
 const COLOURS = { succeeded: "--succeeded", failed: "--failed", canceled: "--canceled", skipped: "--skipped" };
 let plot = null;
 let drawn = "";
-
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 const colour = (name) => {
   const probe = document.createElement("span"); // a token may be light-dark(…), which only a used colour resolves
@@ -45,12 +43,13 @@ function draw(force = false) {
   plot = new window.uPlot({
     width: box.clientWidth,
     height: 208,
+    tzDate: (at) => window.uPlot.tzDate(new Date(at * 1000), zone()),
     padding: [8, 8, 0, 0],
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
     scales: { x: { time: true, range: () => [at[0], at.at(-1) + step] }, y: { range: (_, __, max) => [0, Math.max(4, Math.ceil(max * 1.1))] } },
-    axes: [{ ...axis, values: (_, splits) => splits.map((at) => (step >= 86400 || clock.format(at * 1000) === "00:00" ? day : clock).format(at * 1000)) }, { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] }],
+    axes: [{ ...axis, values: (_, splits) => splits.map((at) => (step >= 86400 || minuteText(at * 1000) === "00:00" ? dayText : minuteText)(at * 1000)) }, { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] }],
     series: [
-      { label: "from", value: (_, at) => (at == null ? "–" : day.format(at * 1000) + " " + clock.format(at * 1000)) },
+      { label: "from", value: (_, at) => (at == null ? "–" : dayText(at * 1000) + " " + minuteText(at * 1000)) },
       ...order.map((n) => ({
         label: states[n],
         fill: colour(COLOURS[states[n]]),
@@ -78,6 +77,7 @@ export function startChart() {
   draw();
   onFresh(() => draw());
   document.addEventListener("jobevents:theme", () => draw(true));
+  document.addEventListener("jobevents:zone", () => draw(true));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
   let last = window.innerWidth;
   addEventListener("resize", () => { if (innerWidth !== last) { last = innerWidth; draw(true); } });

@@ -1,6 +1,6 @@
 // The page of a job: the time slider, the log, and copying.
 import { paintTimes } from "./times.js";
-import { takePage } from "./live.js";
+import { isLooking, takePage } from "./live.js";
 
 export function copy(text) {
   if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
@@ -61,6 +61,21 @@ function followLog() {
   if (log && document.getElementById("follow")?.checked) log.scrollTop = log.scrollHeight;
 }
 
+// While the job is open its log is followed; what comes is shown as the server writes it.
+let lines = null;
+let look = 0;
+
+function followLines() {
+  const url = document.querySelector("[data-log-stream]")?.dataset.logStream;
+  const after = document.querySelector("#lines .next")?.dataset.after;
+  if (!url || !isLooking()) { lines?.close(); lines = null; return; }
+  if (after === undefined || (lines && lines.readyState !== EventSource.CLOSED)) return;
+  lines = new EventSource(url + after);
+  lines.onmessage = () => {
+    look ||= setTimeout(() => { look = 0; document.dispatchEvent(new CustomEvent("jobevents:look")); }, 100);
+  };
+}
+
 function startLog() {
   document.addEventListener("input", (event) => { if (event.target.id === "log-q") filterLog(); });
   document.addEventListener("change", (event) => { if (event.target.id === "follow") followLog(); });
@@ -69,7 +84,10 @@ function startLog() {
     if (!log.classList?.contains("log")) return;
     document.getElementById("follow").checked = log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
   }, true);
-  document.addEventListener("htmx:afterSettle", () => { paintTimes(); filterLog(); followLog(); });
+  document.addEventListener("htmx:afterSettle", () => { paintTimes(); filterLog(); followLog(); followLines(); });
+  document.addEventListener("visibilitychange", followLines);
+  document.addEventListener("jobevents:look", followLines);
+  addEventListener("pagehide", () => { lines?.close(); lines = null; });
 }
 
 export function startJob() {

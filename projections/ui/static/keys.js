@@ -1,6 +1,7 @@
-// The keyboard: / ? j k Enter x r t Esc. Keys go to fields as ever.
+// The keyboard: / ? j k Enter x r t z Esc. Keys go to fields as ever.
 import { refreshNow } from "./live.js";
 import { recall, remember } from "./store.js";
+import { nextZone } from "./times.js";
 
 const THEMES = ["system", "dark", "light"];
 const SIGNS = { system: "◐", dark: "●", light: "○" };
@@ -58,6 +59,7 @@ const actions = {
   x: () => document.getElementById(current)?.querySelector(".pick-one")?.click(),
   r: () => refreshNow(),
   t: nextTheme,
+  z: nextZone,
 };
 
 export function startKeys() {

@@ -1,6 +1,7 @@
-// Pages look again by themselves: each region marked data-live is fetched and changed in place.
+// Pages look again by themselves: each region marked data-live is fetched and changed in place. The log's stream says when
+// there is more to see; where it cannot be followed, the page looks as often as was chosen.
 import { recall, remember } from "./store.js";
-import { paintTimes, setServerTime } from "./times.js";
+import { clockText, now, paintTimes, setServerTime } from "./times.js";
 
 const listeners = [];
 let timer = 0;
@@ -8,12 +9,25 @@ let busy = null;
 let lastGood = Date.now();
 let failures = 0;
 let reason = "";
+let lastLook = 0; // when it began
+let complete = 0; // everything up to this instant, by the server's clock, is on the page
+let wanted = 0; // there is something of this instant
+let stream = null; // an EventSource, while it is not given up
+let hearing = false;
+let mayAsk = 0; // for a stream again
+
+const IDLE_MS = 15000; // leases and pauses change without an event
+const AGAIN_MS = 30000; // after a refused stream
 
 export const onFresh = (call) => listeners.push(call);
 
 const select = () => document.getElementById("interval");
 const interval = () => Number(select()?.value ?? 2) * 1000;
-const source = () => document.querySelector("[data-live-url]")?.dataset.liveUrl;
+const region = () => document.querySelector("[data-live-url]");
+const source = () => region()?.dataset.liveUrl;
+
+// Whether this page is to change by itself now.
+export const isLooking = () => Boolean(interval() && !document.hidden && source());
 
 function show() {
   const state = document.getElementById("live-state");
@@ -22,10 +36,11 @@ function show() {
   const is = failures ? "stale" : !source() ? "still" : !interval() ? "paused" : document.hidden ? "hidden" : "live";
   state.className = "live is-" + is;
   state.querySelector(".what").textContent = is;
+  state.title = is !== "live" ? "" : hearing ? "This page changes as things happen" : "This page looks again by itself";
   stale.hidden = !failures;
   if (failures) {
     const since = new Date(lastGood);
-    const text = `Stale since ${since.toLocaleTimeString(undefined, { hourCycle: "h23" })}: ${reason}. Trying again by itself; what is shown below may be old.`;
+    const text = `Stale since ${clockText(since)}: ${reason}. Trying again by itself; what is shown below may be old.`;
     if (stale.textContent !== text) stale.textContent = text;
     document.body.classList.add("is-stale");
   } else {
@@ -66,8 +81,12 @@ export async function refresh() {
   if (!url || busy) return;
   busy = new AbortController();
   const gives = setTimeout(() => busy?.abort(), 15000);
+  const heard = wanted;
+  lastLook = Date.now();
   try {
     const answer = await fetch(url, { headers: { Accept: "text/html" }, signal: busy.signal, cache: "no-store" });
+    const through = Date.parse(answer.headers.get("X-Complete-Through") ?? "");
+    complete = Number.isNaN(through) ? heard : through; // where nobody can tell, one look has to do
     if (answer.status === 204) { failures = 0; lastGood = Date.now(); document.dispatchEvent(new CustomEvent("jobevents:look")); return; }
     const text = await answer.text();
     if (answer.status === 401 || answer.status === 403) throw new Error("the server does not let you in any more");
@@ -99,16 +118,56 @@ export async function takePage(url, focus) {
   } catch { location.assign(url); }
 }
 
-function plan() {
-  clearTimeout(timer);
-  show();
-  if (!interval() || document.hidden || !source()) return;
-  const wait = failures ? Math.min(interval() * 2 ** Math.min(failures - 1, 4), 15000) : interval();
-  timer = setTimeout(async () => { await refresh(); plan(); }, wait);
+// How long until the next look, in milliseconds.
+function pause() {
+  if (failures) return Math.min(interval() * 2 ** Math.min(failures - 1, 4), 15000);
+  if (!hearing || "liveClock" in region().dataset) return interval();
+  if (complete < wanted) return Math.max(0, lastLook + interval() - Date.now());
+  return Math.max(interval(), IDLE_MS);
 }
 
-export async function refreshNow() {
+function plan() {
   clearTimeout(timer);
+  follow();
+  show();
+  if (!interval() || document.hidden || !source() || busy) return;
+  timer = setTimeout(async () => { await refresh(); plan(); }, pause());
+}
+
+function hush() {
+  stream?.close();
+  stream = null;
+  hearing = false;
+}
+
+// Follow the log while anybody looks: a browser has but a few connections to a server, and a hidden tab needs none.
+function follow() {
+  const url = region()?.dataset.stream;
+  if (!url || !interval() || document.hidden) { hush(); return; }
+  if (stream || Date.now() < mayAsk) return;
+  stream = new EventSource(url);
+  stream.onopen = () => {
+    hearing = true;
+    wanted = Math.max(wanted, complete + 1); // what came before it was open, nobody has told
+    plan();
+  };
+  stream.addEventListener("more", (event) => {
+    wanted = Math.max(wanted, Date.parse(JSON.parse(event.data).at));
+    if (!busy) plan();
+  });
+  stream.onerror = () => {
+    hearing = false;
+    if (stream?.readyState === EventSource.CLOSED) { // refused; a lost connection it would try again itself
+      hush();
+      mayAsk = Date.now() + AGAIN_MS;
+    }
+    plan();
+  };
+}
+
+export async function refreshNow(did = false) {
+  clearTimeout(timer);
+  if (did) wanted = Math.max(wanted, now() + 1000); // what somebody has just done is not all in the log
   await refresh();
   plan();
 }
@@ -123,5 +182,6 @@ export function startLive() {
   document.addEventListener("visibilitychange", () => { if (document.hidden) plan(); else refreshNow(); });
   window.addEventListener("pageshow", (event) => { if (event.persisted) refreshNow(); });
   window.addEventListener("popstate", () => location.reload());
+  window.addEventListener("pagehide", hush);
   plan();
 }

@@ -1,10 +1,27 @@
 // Instants in the viewer's zone, with UTC on hover; lengths that go on counting.
-const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-const fine = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" });
-const UNITS = [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]];
+import { recall, remember } from "./store.js";
 
-export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const UNITS = [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]];
+const own = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const formats = {};
+
+export const zone = () => (recall("zone", "own") === "UTC" ? "UTC" : own);
+
+function format(zone) {
+  const options = { timeZone: zone, hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  formats[zone] ??= {
+    day: new Intl.DateTimeFormat(undefined, { timeZone: zone, year: "numeric", month: "short", day: "numeric" }),
+    short: new Intl.DateTimeFormat(undefined, { timeZone: zone, month: "short", day: "numeric" }),
+    minute: new Intl.DateTimeFormat(undefined, options),
+    clock: new Intl.DateTimeFormat(undefined, { ...options, second: "2-digit" }),
+    fine: new Intl.DateTimeFormat(undefined, { ...options, second: "2-digit", fractionalSecondDigits: 3 }),
+  };
+  return formats[zone];
+}
+
+export const dayText = (when) => format(zone()).short.format(when);
+export const minuteText = (when) => format(zone()).minute.format(when);
+export const clockText = (when) => format(zone()).clock.format(when);
 
 // The server's clock may differ from this one's; each answer says by how much.
 let ahead = 0;
@@ -43,9 +60,9 @@ export function paintTimes(within = document) {
   for (const node of within.querySelectorAll("time[datetime]")) {
     const when = new Date(node.getAttribute("datetime"));
     if (Number.isNaN(when.getTime())) continue;
+    const { day, clock, fine } = format(zone());
     const utc = node.getAttribute("datetime").replace("T", " ").replace("Z", " UTC");
-    const local = day.format(when) + " " + fine.format(when);
-    const title = local + " " + zone + "\n" + utc;
+    const title = format(own).day.format(when) + " " + format(own).fine.format(when) + " " + own + "\n" + utc;
     if (node.title !== title) node.title = title;
     const today = day.format(when) === day.format(new Date(now()));
     switch (node.dataset.show) {
@@ -59,7 +76,24 @@ export function paintTimes(within = document) {
   }
 }
 
+function paintZone() {
+  const shown = document.getElementById("zone");
+  if (!shown) return;
+  shown.hidden = false;
+  shown.textContent = "Times in " + zone();
+  shown.title = own === "UTC" ? "This browser is in UTC" : "Show them in " + (zone() === "UTC" ? own : "UTC") + " (z); both are shown on hover";
+}
+
+export function nextZone() {
+  remember("zone", zone() === "UTC" ? "own" : "UTC");
+  paintZone();
+  paintTimes();
+  document.dispatchEvent(new CustomEvent("jobevents:zone"));
+}
+
 export function startTimes() {
+  paintZone();
+  document.getElementById("zone")?.addEventListener("click", nextZone);
   paintTimes();
   setInterval(() => { if (!document.hidden) paintTimes(); }, 1000);
 }
