@@ -4,10 +4,11 @@ Text that people write or read (titles, errors, log lines) is always storable af
 is too long loses its middle. Names and JSON values are never changed: they are taken exactly, or refused with the place.
 """
 
+import difflib
 import math
 import numbers
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -25,6 +26,7 @@ LINE_LIMIT: Final = 8 * 1024
 ERROR_LIMIT: Final = 16 * 1024
 TRACEBACK_LIMIT: Final = 32 * 1024
 
+_NAMED = 8  # names that a hint lists, where none is near
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _NO_URL = re.compile("[\0\t\r\n\ud800-\udfff]|%00")  # urlsplit drops three of them; no path holds the others
@@ -116,6 +118,15 @@ def visible(text: str, limit: int = 200) -> str:
     No terminal and no log takes it for anything but text.
     """
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[:limit])
+
+
+def did_you_mean(text: str, names: Iterable[str]) -> str:
+    """Return a hint at the names that are near a mistyped one, or at those that there are, to end a message with."""
+    known = sorted(filter(None, names))
+    if near := difflib.get_close_matches(text[:NAME_LIMIT], known, n=3):
+        return f"; did you mean {' or '.join(near)}?"
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    return f"; there are {', '.join(known[:_NAMED])}{more}" if known else ""
 
 
 def describe(error: BaseException) -> str:

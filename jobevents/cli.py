@@ -38,7 +38,18 @@ from jobevents import (
     serving,
     wiring,
 )
-from jobevents.cli_options import AsJson, AsOf, JobId, Url, open_jobs
+from jobevents.cli_options import (
+    LONGEST_DAYS,
+    MOST,
+    AsJson,
+    AsOf,
+    CreateLog,
+    JobId,
+    RegistryOption,
+    Url,
+    open_jobs,
+)
+from jobevents.cli_run import load_registry
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
 from jobevents.jobs import Jobs
 
@@ -52,8 +63,6 @@ app = typer.Typer(
 
 Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
-
-_MOST = 2**63 - 1  # what a column of a database holds
 
 
 def _print_version(asked: bool) -> None:
@@ -200,22 +209,44 @@ def submit(
     params: Annotated[str, typer.Argument(help="JSON for the handler.")] = "null",
     id: Annotated[str | None, typer.Option(help="The job's id; default: a new one.")] = None,
     title: Annotated[str, typer.Option(help="A title for people.")] = "",
-    queue: Annotated[str | None, typer.Option(help="Which queue hands it out.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Which queue hands it out; default: `default`.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: one unfinished job for a name and key.")] = None,
     at: Annotated[str | None, typer.Option(help="Not before, ISO 8601 with a zone.")] = None,
-    delay: Annotated[float | None, typer.Option(help="Not before, seconds from now.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Tries before it stays failed.")] = None,
-    external: Annotated[bool, typer.Option(help="Your own task queue delivers it.")] = False,
+    delay: Annotated[
+        float | None,
+        typer.Option(min=0, max=LONGEST_DAYS * 86_400, help="Not before, seconds from now."),
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-(2**15), max=2**15 - 1, help="Higher goes first; default: 0.")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, max=2**15 - 1, help="Tries before it stays failed; default: 1.")
+    ] = None,
+    external: Annotated[bool, typer.Option("--external", help="Your own task queue delivers it.")] = False,
+    registry: RegistryOption = "",
+    create: CreateLog = False,
     actor: Actor = None,
     reason: Reason = "",
 ) -> None:
-    """Queue a job and print its id as JSON."""
+    """Queue a job and print its id as JSON.
+
+    What a registry says of a kind of job (its queue, how many tries, what its
+    params must be) holds with --registry alone. Without it this command does
+    not know it: what no option says is then queue default, and one try.
+    """
     try:
         decoded: Any = msgspec.json.decode(params)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidValue(f"params are no JSON: {error}; quote them, like '{{\"song\": 7}}'") from error
-    with open_jobs(url, create=True, delivers=True) as jobs:
+    kinds = load_registry(registry) if registry else None
+    with open_jobs(url, create=create, delivers=True) as jobs:
+        if kinds is not None:
+            jobs.use(kinds)
+            if kinds.get(name) is None:
+                names = ", ".join(one.name for one in kinds)
+                console.note(
+                    f"no kind of job in {registry} has this name name={name}; it has {names or 'none'}", to_err=True
+                )
         wanted = commands.Submission(
             name=name,
             params=decoded,
@@ -270,8 +301,8 @@ def events(job_id: JobId, url: Url, as_json: AsJson = False) -> None:
 def logs(
     job_id: JobId,
     url: Url,
-    after_seq: Annotated[int, typer.Option(min=0, max=_MOST, help="Lines after this one.")] = 0,
-    limit: Annotated[int, typer.Option(min=0, max=_MOST, help="At most so many; 0: all.")] = 0,
+    after_seq: Annotated[int, typer.Option(min=0, max=MOST, help="Lines after this one.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, max=MOST, help="At most so many; 0: all.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show a job's log lines, in order across its attempts."""

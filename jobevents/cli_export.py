@@ -11,7 +11,7 @@ import typer
 
 from jobevents import capture, console, export, incident, restoring, wiring
 from jobevents.boundary import hide_password
-from jobevents.cli_options import AsJson, OptionalUrl, Url, open_jobs
+from jobevents.cli_options import AsJson, CreateLog, OptionalUrl, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.importing import Report
 from jobevents.recorder import under_job_dir
@@ -127,6 +127,7 @@ def import_any(
     partial: Annotated[
         bool, typer.Option("--partial", help="Take what there is of a file that was cut short.")
     ] = False,
+    create: CreateLog = False,
     as_json: AsJson = False,
 ) -> None:
     """Import a file that export wrote, its events exactly as they were; or status records: each becomes one event.
@@ -135,9 +136,9 @@ def import_any(
     """
     path = _file(source)
     if path is None:
-        _import_records(source, url, reason, as_json)
+        _import_records(source, url, reason, create, as_json)
         return
-    with open_jobs(url, create=True) as jobs, console.progress() as bar:
+    with open_jobs(url, create=create) as jobs, console.progress() as bar:
         task = bar.add_task("importing", total=0)
         report = restoring.restore(
             jobs.emitter,
@@ -172,11 +173,11 @@ def _file(source: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def _import_records(source: str, url: str, reason: str, as_json: bool) -> None:
+def _import_records(source: str, url: str, reason: str, create: bool, as_json: bool) -> None:
     from projections.joblist import collect
 
     blobs, prefix = _opened(source)
-    with open_jobs(url, create=True) as jobs, console.progress() as bar:
+    with open_jobs(url, create=create) as jobs, console.progress() as bar:
         job_ids = collect(blobs, prefix)
         task = bar.add_task("importing", total=len(job_ids))
         report = jobs.import_records(

@@ -12,7 +12,7 @@ import typer
 
 from jobevents import console
 from jobevents.cli_erase import erase_old
-from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.cli_options import LONGEST_DAYS, AsJson, Url, open_jobs
 from jobevents.cli_run import load_registry
 from jobevents.errors import JobEventsError
 from jobevents.events import Event, JobStarted
@@ -127,12 +127,16 @@ def purge(
         str,
         typer.Argument(metavar="[MODULE:REGISTRY]", help="Keep each kind of job for as long as its definition says."),
     ] = "",
-    days: Annotated[float, typer.Option(min=0, help="Keep finished runs for so long.")] = RETAIN.days,
-    log_days: Annotated[float, typer.Option(min=0, help="Keep log lines for so long.")] = RETAIN_LOGS.days,
+    days: Annotated[float, typer.Option(min=0, max=LONGEST_DAYS, help="Keep finished runs for so long.")] = RETAIN.days,
+    log_days: Annotated[
+        float, typer.Option(min=0, max=LONGEST_DAYS, help="Keep log lines for so long.")
+    ] = RETAIN_LOGS.days,
     history_days: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Erase the events of jobs that were deleted so long ago; default: keep them for good."
+            min=0,
+            max=LONGEST_DAYS,
+            help="Erase the events of jobs that were deleted so long ago; default: keep them for good.",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without it, only count.")] = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jobevents import wiring
+from jobevents.errors import Misconfigured
 from jobevents.jobs import Jobs
 
 Url = Annotated[
@@ -29,15 +30,39 @@ AsOf = Annotated[
         "after event 1234 of the log, in the order in which all were committed.",
     ),
 ]
+MOST = 2**63 - 1  # what a column of a database holds
+LONGEST_S, LONGEST_DAYS = 86_400.0, 36_500.0  # of what options say in seconds, a day; and in days, a century
+
 JobId = Annotated[str, typer.Argument(help="The job's id.")]
+RegistryOption = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        metavar="MODULE:NAME",
+        envvar="JOBEVENTS_REGISTRY",
+        help="The kinds of jobs, as `jobevents run` takes them.",
+    ),
+]
+CreateLog = Annotated[
+    bool,
+    typer.Option("--create", help="Make the file or directory of --url if it is not there; else that is an error."),
+]
 
 
 def open_jobs(url: str, *, create: bool = False, delivers: bool = False) -> Jobs:
-    """Open the log; only commands that write the first job make a new file, so that a mistyped path shows.
+    """Open the log. One that is not there is made only if that was asked for: else a mistyped path would look like an empty log.
 
     Args:
+        create: make the file or directory that is not there.
         delivers: have external jobs that begin to wait handed to the task queue that JOBEVENTS_DISPATCH names, if it does.
+
+    Raises:
+        Misconfigured: it is not there, or ends with this command; or as `wiring.connect`, as the other errors are.
     """
+    if url.startswith("memory:"):
+        raise Misconfigured(
+            "a log in memory ends with this command: name a file or a database, such as sqlite:///data/jobs.db"
+        )
     dispatch = os.environ.get("JOBEVENTS_DISPATCH") if delivers else None
     return wiring.connect(url, create=create, actor=_actor(), dispatch=dispatch or None)
 

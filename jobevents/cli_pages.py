@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jobevents import console
-from jobevents.cli_options import AsJson, AsOf, Url, open_jobs
+from jobevents.cli_options import MOST, AsJson, AsOf, Url, open_jobs
 from jobevents.errors import Corrupt, InvalidValue, NotFound
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
@@ -28,7 +28,7 @@ def list_jobs(
     state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(State)} or {OTHER}.")] = "",
     job: Annotated[str, typer.Option("--job", help="Only this kind of job.")] = "",
     queue: Annotated[str, typer.Option(help="Only this queue.")] = "",
-    page: Annotated[int, typer.Option(help="Page, from 1; past the end is the last one.")] = 1,
+    page: Annotated[int, typer.Option(min=1, max=MOST, help="Page, from 1; past the end is the last one.")] = 1,
     per_page: Annotated[int, typer.Option(min=1, max=MAX_PER_PAGE, help="Jobs on a page.")] = 20,
     after: Annotated[
         str | None, typer.Option(help="Go on from the cursor that a call before returned; '' begins.")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from jobevents import console, overview
-from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.cli_options import LONGEST_S, AsJson, CreateLog, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.registry import Registry
 from jobevents.runner import GRACE_S, WORKERS, JobRunner
@@ -68,13 +68,17 @@ def load_registry(name: str) -> Registry:
 def run(
     registry: RegistryName,
     url: Url,
-    workers: Annotated[int, typer.Option(min=1, help="Handlers that may run at once.")] = WORKERS,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="Handlers that may run at once.")] = WORKERS,
     queue: Annotated[
         list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated. Default: those of the jobs.")
     ] = None,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds that handlers have to finish after a signal.")] = GRACE_S,
+    grace: Annotated[
+        float,
+        typer.Option(min=0, max=LONGEST_S, help="Seconds that handlers have to finish after a signal."),
+    ] = GRACE_S,
     logs: Annotated[str, typer.Option(help="Keep `logging` records of handlers: off, failure or always.")] = "off",
     log_level: Annotated[str, typer.Option(help="What this process says on standard error.")] = "info",
+    create: CreateLog = False,
 ) -> None:
     """Run jobs until SIGTERM or SIGINT: no new ones then, the others may finish, what does not is queued again.
 
@@ -87,7 +91,7 @@ def run(
     if level is None:
         raise InvalidValue(f"no such level value={log_level!r}; use debug, info, warning or error")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with open_jobs(url, create=True, delivers=True) as jobs:
+    with open_jobs(url, create=create, delivers=True) as jobs:
         runner = JobRunner(jobs, found, workers=workers, queues=queue, grace_s=grace, logs=logs)  # type: ignore[arg-type]
         console.note(f"{len(found)} kinds of jobs, {workers} workers; Ctrl-C to stop", to_err=True)
         runner.run()
@@ -122,7 +126,7 @@ def queues(url: Url, as_json: AsJson = False) -> None:
 def schedules(registry: RegistryName, url: Url, as_json: AsJson = False) -> None:
     """List the periodic jobs: when each is due next, and what became of its last run."""
     found = load_registry(registry)
-    with open_jobs(url, create=True) as jobs:
+    with open_jobs(url) as jobs:
         seen = overview.schedules(jobs, found)
     if console.wants_json(as_json):
         console.print_json(seen)
@@ -137,9 +141,18 @@ def schedules(registry: RegistryName, url: Url, as_json: AsJson = False) -> None
         console.print_table(headings, [[console.plain(cell) for cell in row] for row in rows])
 
 
-def pause(url: Url, job: JobKind = "", queue: QueueName = "", reason: Reason = "", as_json: AsJson = False) -> None:
+def pause(
+    url: Url,
+    job: JobKind = "",
+    queue: QueueName = "",
+    reason: Reason = "",
+    force: Annotated[bool, typer.Option("--force", help="Also what no job is of yet.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Hand out no run of a kind of job, or of a queue, until it is resumed. What runs goes on, what is submitted waits."""
     with open_jobs(url) as jobs:
+        if not force:
+            overview.check_known(jobs, job=job, queue=queue)
         is_new = jobs.pause(job=job, queue=queue, reason=reason)
     what = f"the job {job}" if job else f"the queue {queue}"
     console.answer({"paused": is_new}, f"{what}: {'paused' if is_new else 'was paused before'}", as_json)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from jobevents import console
-from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.cli_options import AsJson, RegistryOption, Url, open_jobs
 from jobevents.cli_run import load_registry
 from jobevents.errors import InvalidValue, Misconfigured
 from jobevents.opening import CAPTURE
@@ -32,9 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 def serve(
     url: Url,
-    registry: Annotated[
-        str, typer.Option(metavar="MODULE:REGISTRY", help="The kinds of jobs, to show their schedules.")
-    ] = "",
+    registry: RegistryOption = "",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8765,
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
@@ -52,7 +50,11 @@ def serve(
     proxy_role: Annotated[list[str] | None, typer.Option(help="Role of whom it lets through; `read` if none.")] = None,
     allowed_host: Annotated[list[str] | None, typer.Option(help="Name that this server is asked for by.")] = None,
 ) -> None:
-    """Serve the dashboard and the API: jobs, their events and logs, queues, workers, metrics. What there is: /openapi.json."""
+    """Serve the dashboard and the API: jobs, their events and logs, queues, workers, metrics. What there is: /openapi.json.
+
+    With --registry it shows the schedules, and jobs submitted here get what
+    the registry says of their kind.
+    """
     try:
         import uvicorn  # an optional extra, as is what the API needs
 
@@ -75,6 +77,8 @@ def serve(
     hosts = {*(allowed_host or ()), *(LOOPBACK if is_loopback(host) else ())}
     kinds = load_registry(registry) if registry else None
     with open_jobs(url) as jobs, _without_their_end():
+        if kinds is not None:
+            jobs.use(kinds)
         app = create_app(jobs, access=access, registry=kinds, hosts=hosts)
         config = uvicorn.Config(
             app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"

@@ -54,7 +54,7 @@ def sql(
         str, typer.Option("--zone", help="Whose days and hours are meant, such as Europe/Helsinki.")
     ] = "UTC",
     memory_mb: Annotated[
-        int, typer.Option("--memory-mb", min=32, help="For what is sorted, grouped and joined.")
+        int, typer.Option("--memory-mb", min=32, max=2**20, help="For what is sorted, grouped and joined.")
     ] = 128,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
 ) -> None:

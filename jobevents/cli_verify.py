@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobevents import console, files, wiring, wiring_builds
-from jobevents.cli_options import AsJson, Url, open_jobs
+from jobevents.cli_options import MOST, AsJson, Url, open_jobs
 from jobevents.errors import InvalidValue, JobEventsError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_to(app: typer.Typer) -> None:
 def verify(
     url: Url,
     job: Annotated[list[str] | None, typer.Option("--jobs", help="Only this job; may be repeated.")] = None,
-    sample: Annotated[int, typer.Option(min=0, help="Only so many jobs, picked at random.")] = 0,
+    sample: Annotated[int, typer.Option(min=0, max=MOST, help="Only so many jobs, picked at random; 0: all.")] = 0,
     write_root: Annotated[
         Path | None,
         typer.Option(

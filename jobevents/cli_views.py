@@ -14,7 +14,7 @@ import typer
 from rich.progress import Progress
 
 from jobevents import cli_cloud, console, ids, wiring
-from jobevents.cli_options import AsJson, JobId, Url, open_jobs
+from jobevents.cli_options import LONGEST_DAYS, LONGEST_S, MOST, AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.jobs import Jobs
 
@@ -36,7 +36,9 @@ ViewNames = Annotated[
     list[str] | None, typer.Option("--view", help=f"Only this view ({', '.join(wiring.VIEWS)}); may be repeated.")
 ]
 OneView = Annotated[str, typer.Option("--view", help="Only this view.")]
-Version = Annotated[int, typer.Option("--version", help="Only the entry for this event of the job; 0: all of them.")]
+Version = Annotated[
+    int, typer.Option("--version", min=0, max=MOST, help="Only the entry for this event of the job; 0: all of them.")
+]
 
 
 Subscription = Annotated[
@@ -54,14 +56,26 @@ Port = Annotated[
     int, typer.Option("--port", envvar="PORT", min=0, max=65535, help="Answer /healthz and /metrics there; 0: nowhere.")
 ]
 SweepHours = Annotated[
-    float, typer.Option("--sweep-hours", min=0.001, help="In which all of a log of objects is listed once.")
+    float,
+    typer.Option(
+        "--sweep-hours",
+        min=0.001,
+        max=LONGEST_DAYS * 24,
+        help="In which all of a log of objects is listed once.",
+    ),
 ]
 SweepSeconds = Annotated[
     float,
-    typer.Option("--sweep-seconds", min=0.1, help="Between two looks at unfinished jobs, while something is amiss."),
+    typer.Option(
+        "--sweep-seconds",
+        min=0.1,
+        max=LONGEST_S,
+        help="Between two looks at unfinished jobs, while something is amiss.",
+    ),
 ]
 SweepOperations = Annotated[
-    float, typer.Option("--sweep-operations", min=1, help="Reads and lists a second of the sweep, at most.")
+    float,
+    typer.Option("--sweep-operations", min=1, max=1e6, help="Reads and lists a second of the sweep, at most."),
 ]
 
 

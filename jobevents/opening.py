@@ -1,6 +1,7 @@
 """What the URL of a log or of a store opens: one `match` on the scheme; each backend is imported when it is asked for."""
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,7 +132,13 @@ def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, po
             return Opened(file, file.translate, file, lambda: (FileBlobs(path.with_name(f"{path.stem}-blobs")), ""))
         case "file":
             no_more(parts, url)
-            return open_bucket(open_files(parts, url))
+            files, directory = open_files(parts, url), Path(unquote(parts.path))
+            if not create and not directory.is_dir():
+                raise Misconfigured(
+                    f"there is no log path={directory}: is the path right? make one with: "
+                    f"jobevents submit KIND --create --url {shlex.quote(url)}"
+                )
+            return open_bucket(files)
         case "gs":
             no_more(parts, url)
             blobs, prefix = open_gcs(parts, url)

@@ -5,11 +5,14 @@ from datetime import datetime
 
 import msgspec
 
-from jobevents.errors import Misconfigured
+from jobevents.boundary import did_you_mean
+from jobevents.errors import InvalidValue, Misconfigured
 from jobevents.job import FAILED, QUEUED, RUNNING
 from jobevents.jobs import Jobs
 from jobevents.registry import JobDefinition
 from jobevents.store import RunFilter
+
+LOOKED_AT = 1000  # of the newest jobs, for the kinds that there are
 
 
 class QueueSeen(msgspec.Struct):
@@ -32,6 +35,27 @@ class ScheduleSeen(msgspec.Struct):
     last_id: str = ""  # the run of the last one
     last_state: str = ""
     last_at: datetime | None = None  # when that was due
+
+
+def check_known(jobs: Jobs, *, job: str, queue: str) -> None:
+    """Refuse the name of a kind of job, or of a queue, of which no job was ever seen: it may be mistyped.
+
+    Raises:
+        InvalidValue: with the names that are near.
+    """
+    if jobs.desk is None or bool(job) == bool(queue):
+        return  # others say why that cannot be
+    if queue:
+        known = {one.queue for one in queues(jobs)}
+    else:
+        if jobs.desk.census.after(RunFilter(job=job), "", 1):
+            return
+        known = {run.job_name for run in jobs.desk.census.after(RunFilter(), "", LOOKED_AT)}
+    name, what = (queue, "in the queue") if queue else (job, "of the kind")
+    if name not in known:
+        raise InvalidValue(
+            f"there is no job {what} name={name!r:.80}{did_you_mean(name, known)}; --force pauses it all the same"
+        )
 
 
 def queues(jobs: Jobs) -> list[QueueSeen]:

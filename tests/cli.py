@@ -8,12 +8,35 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import msgspec
 import pytest
+import typer
 
 from jobevents import cli
 
 COMMAND = [sys.executable, "-m", "jobevents"]
+
+
+READING = (
+    ("list",),
+    ("list", "--after", ""),
+    ("show", "song-1"),
+    ("events", "song-1"),
+    ("logs", "song-1"),
+    ("workers",),
+    ("doctor",),
+    ("project", "--once"),
+    ("parked", "list"),
+    ("rebuild",),
+)
+WRITING = (
+    ("cancel", "song-1"),
+    ("retry", "song-2"),
+    ("rerun", "song-3"),
+    ("rerun", "song-3", "--as-new"),
+    ("delete", "song-3", "--yes"),
+)
 
 
 class Told(NamedTuple):
@@ -77,3 +100,15 @@ def start(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **options
 
 def _heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def commands(group: click.Group | None = None, prefix: str = "") -> dict[str, click.Command]:
+    """All commands by name, those of groups too."""
+    found: dict[str, click.Command] = {}
+    group = group or typer.main.get_command(cli.app)  # type: ignore[assignment]  # the app has commands
+    for name, command in group.commands.items():  # type: ignore[union-attr]  # given above
+        if hasattr(command, "commands"):
+            found |= commands(command, f"{prefix}{name} ")
+        else:
+            found[prefix + name] = command
+    return found

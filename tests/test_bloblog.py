@@ -64,7 +64,7 @@ class TestBlobStore(JobStoreContract):
 def test_the_command_line_over_files(tmp_path: Path, jobevents: CommandLine) -> None:
     """Jobs of a log of objects are submitted, shown and canceled; lists are of the index, and say so where there is none."""
     url = ("--url", f"file://{tmp_path}")
-    job_id = jobevents("submit", "render", *url).json["job_id"]
+    job_id = jobevents("submit", "--create", "render", *url).json["job_id"]
 
     assert "queued" in jobevents("show", job_id, *url).out
     assert "no index yet" in jobevents("list", *url).err

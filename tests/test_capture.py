@@ -350,7 +350,7 @@ def _get(url: str, data: bytes | None = None) -> bytes:
 
 def test_the_command_line_captures(jobevents: CommandLine, tmp_path: Path) -> None:
     """With a window, or some jobs; what is wrong is 2, and nobody at work 1."""
-    job_id = jobevents("submit", "render", "--title", "secret").json["job_id"]
+    job_id = jobevents("submit", "--create", "render", "--title", "secret").json["job_id"]
 
     told = jobevents("capture", "a.jev", "--from", "-1h")
     red = jobevents("capture", "b.jev", "--from", "-1h", "--redact", "--jobs", job_id, at_terminal=True)

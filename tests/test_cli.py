@@ -14,18 +14,16 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import click
 import httpx
 import msgspec
 import pytest
-import typer
 from eventsourcing.persistence import StoredEvent
 
 from jobevents import cli, connect
 from jobevents.doctor import examine
 from jobevents.status import Status
 from jobevents.store import RunFilter
-from tests.cli import COMMAND, CommandLine, start
+from tests.cli import COMMAND, READING, WRITING, CommandLine, commands, start
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.projecting import UNKNOWN
 
@@ -33,25 +31,6 @@ URL = "sqlite:///jobs.db?synchronous=normal"
 BIG = 2**53 + 1
 NASTY = "[red]x[/red] [/] \\[bold]y \x1b]0;title\x07\x1b[2J line\r\nfake \u2028 \u202e \x9b31m"
 
-READING = (
-    ("list",),
-    ("list", "--after", ""),
-    ("show", "song-1"),
-    ("events", "song-1"),
-    ("logs", "song-1"),
-    ("workers",),
-    ("doctor",),
-    ("project", "--once"),
-    ("parked", "list"),
-    ("rebuild",),
-)
-WRITING = (
-    ("cancel", "song-1"),
-    ("retry", "song-2"),
-    ("rerun", "song-3"),
-    ("rerun", "song-3", "--as-new"),
-    ("delete", "song-3", "--yes"),
-)
 OF_ONE_JOB = (
     "show",
     "events",
@@ -139,7 +118,7 @@ def test_version_is_that_of_the_package(jobevents: CommandLine) -> None:
 
 def test_submit_answers_with_the_id_everywhere(jobevents: CommandLine) -> None:
     """A script reads the id from the same JSON that a person sees."""
-    told = jobevents("submit", "render", '{"song": 7}', "--id", "song-7", at_terminal=True)
+    told = jobevents("submit", "--create", "render", '{"song": 7}', "--id", "song-7", at_terminal=True)
 
     assert {"job_id": "song-7", "created": True} == told.json
     assert {"job_id": "song-7", "created": False} == jobevents("submit", "render", '{"song": 7}', "--id", "song-7").json
@@ -200,19 +179,9 @@ def test_a_cancel_that_comes_too_late_is_an_exit_1(jobevents: CommandLine) -> No
     assert (1, {"job_id": "song-3", "outcome": "already final"}) == (told.code, told.json)
 
 
-@pytest.mark.parametrize("args", READING + WRITING, ids=" ".join)
-def test_a_mistyped_path_makes_no_file(jobevents: CommandLine, tmp_path: Path, args: tuple[str, ...]) -> None:
-    """Commands that write no first job say that there is no database, and leave nothing behind."""
-    told = jobevents(*args, "--url", "sqlite:///typo.db")
-
-    assert 2 == told.code
-    assert "there is no database" in told.err
-    assert [] == list(tmp_path.iterdir())
-
-
 def test_the_url_comes_from_the_environment(jobevents: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """JOBEVENTS_URL is what --url is without; without both, the error names both."""
-    jobevents("submit", "render", "--id", "song-1")
+    jobevents("submit", "--create", "render", "--id", "song-1")
 
     there = jobevents("show", "song-1")
     elsewhere = jobevents("show", "song-1", "--url", "sqlite:///other.db")
@@ -270,7 +239,7 @@ def test_sec_12_a_record_of_another_service_drives_no_terminal(jobevents: Comman
 
     told = [
         jobevents(*args, at_terminal=True)
-        for args in (("import", "jobs"), *READING[:1], ("show", "old-1"), ("events", "old-1"))
+        for args in (("import", "--create", "jobs"), *READING[:1], ("show", "old-1"), ("events", "old-1"))
     ]
 
     assert [0] * 4 == [one.code for one in told]
@@ -289,7 +258,7 @@ def test_sec_12_an_error_drives_no_terminal(jobevents: CommandLine) -> None:
 
 def test_integers_beyond_2_53_are_exact(jobevents: CommandLine) -> None:
     """They go in and come out as the same JSON number, and are shown in full."""
-    jobevents("submit", "render", f'{{"n": {BIG}}}', "--id", "song-1")
+    jobevents("submit", "--create", "render", f'{{"n": {BIG}}}', "--id", "song-1")
 
     assert BIG == jobevents("show", "song-1").json["params"]["n"]
     assert BIG == jobevents("events", "song-1").json[0]["params"]["n"]
@@ -307,7 +276,7 @@ def test_tim_01_people_see_their_time_and_programs_utc(
     time.tzset()
     try:
         for number, at in enumerate(["2026-08-01T12:30:00Z", "2026-08-01T21:30:00+09:00", "2026-08-01T10:00:00-02:30"]):
-            jobevents("submit", "render", "--id", f"song-{number}", "--at", at)
+            jobevents("submit", "--create", "render", "--id", f"song-{number}", "--at", at)
 
         shown = [jobevents("show", f"song-{number}", at_terminal=True).out for number in range(3)]
         told = [jobevents("show", f"song-{number}").json["scheduled_at"] for number in range(3)]
@@ -324,7 +293,7 @@ def test_the_end_of_the_calendar_is_shown(jobevents: CommandLine, monkeypatch: p
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        jobevents("submit", "render", "--id", "song-1", "--at", "9999-12-31T23:59:59Z")
+        jobevents("submit", "--create", "render", "--id", "song-1", "--at", "9999-12-31T23:59:59Z")
         told = jobevents("show", "song-1", at_terminal=True)
     finally:
         monkeypatch.undo()
@@ -337,7 +306,7 @@ def test_the_end_of_the_calendar_is_shown(jobevents: CommandLine, monkeypatch: p
 @pytest.mark.usefixtures("jobs")
 def test_a_job_is_listed_at_once(jobevents: CommandLine) -> None:
     """The index is a moment behind; what was just submitted is in the list all the same."""
-    jobevents("submit", "render", "--id", "song-9")
+    jobevents("submit", "--create", "render", "--id", "song-9")
 
     told = jobevents("list", "--state", "queued").json
 
@@ -356,7 +325,7 @@ def test_table_and_index_give_the_same_page(jobevents: CommandLine) -> None:
         ]
 
     for n in range(4, 9):
-        jobevents("submit", "render", "--id", f"song-{n}")
+        jobevents("submit", "--create", "render", "--id", f"song-{n}")
     before = pages()
     jobevents("project", "--once")
 
@@ -391,18 +360,6 @@ def test_a_jobs_lines_are_shown_in_order(jobevents: CommandLine) -> None:
 
     assert [f"line {n}" for n in range(5)] == [line["message"] for line in told.json]
     assert ["line 2", "line 3"] == [line["message"] for line in part.json]
-
-
-def commands(group: click.Group | None = None, prefix: str = "") -> dict[str, click.Command]:
-    """All commands by name, those of groups too."""
-    found: dict[str, click.Command] = {}
-    group = group or typer.main.get_command(cli.app)  # type: ignore[assignment]  # the app has commands
-    for name, command in group.commands.items():  # type: ignore[union-attr]  # given above
-        if hasattr(command, "commands"):
-            found |= commands(command, f"{prefix}{name} ")
-        else:
-            found[prefix + name] = command
-    return found
 
 
 @pytest.mark.parametrize("name", commands())
@@ -471,7 +428,7 @@ def test_doctor_finds_a_projector_that_lags(jobevents: CommandLine) -> None:
     name = next(Path("jobs-blobs/ctl/v1/projector").glob("status.json"))
     health = msgspec.json.decode(name.read_bytes())
     name.write_bytes(msgspec.json.encode({**health, "heartbeat": datetime(2020, 1, 1, tzinfo=UTC)}))
-    jobevents("submit", "render")
+    jobevents("submit", "--create", "render")
 
     code, found = findings(jobevents)
 
@@ -691,7 +648,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ["-1", str(2**63)])
 def test_a_number_that_no_column_holds_is_a_wrong_use(jobevents: CommandLine, option: str, number: str) -> None:
     """It is told with the option's name, and the database is not asked."""
-    jobevents("submit", "render", "--id", "song-7")
+    jobevents("submit", "--create", "render", "--id", "song-7")
 
     told = jobevents("logs", "song-7", f"{option}={number}")
 
@@ -703,7 +660,7 @@ def test_a_terminal_that_knows_only_ascii_shows_the_rest_as_escapes(
     jobevents: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LANG=C, or a service's log: a title with umlauts is no reason to fail."""
-    jobevents("submit", "render", "--id", "song-7", "--title", "Höhe")
+    jobevents("submit", "--create", "render", "--id", "song-7", "--title", "Höhe")
     shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", shown)
 
@@ -716,7 +673,7 @@ def test_a_terminal_that_knows_only_ascii_shows_the_rest_as_escapes(
 def test_without_standard_output_it_works_all_the_same(tmp_path: Path) -> None:
     """`>&-` in a shell, or a daemon that closed it: what was asked for is done, and nothing fails."""
     url = f"sqlite:///{tmp_path}/jobs.db"
-    line = [*COMMAND, "submit", "render", "--id", "song-7", "--url", url]
+    line = [*COMMAND, "submit", "--create", "render", "--id", "song-7", "--url", url]
 
     done = subprocess.run(["/bin/sh", "-c", '"$@" >&-', "sh", *line], stderr=subprocess.PIPE, text=True, check=False)
 

@@ -442,7 +442,7 @@ def test_the_command_line_hands_over_what_it_submits(
     """To the queue that JOBEVENTS_DISPATCH names."""
     monkeypatch.setenv("JOBEVENTS_DISPATCH", f"cloudtasks://{QUEUE}?url={URL}&service_account={ACCOUNT}")
 
-    told = jobevents("submit", "render", "--external", "--id", "render-1")
+    told = jobevents("submit", "--create", "render", "--external", "--id", "render-1")
 
     assert (0, ["-render-1-1"]) == (told.code, [name[-11:] for name in server.tasks])
 

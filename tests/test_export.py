@@ -690,14 +690,14 @@ def _example(rng: random.Random, number: int) -> list[Event]:
 
 def test_the_command_line_exports_and_imports(jobevents: CommandLine, tmp_path: Path) -> None:
     """A pair of commands; what is wrong is 2, what was refused 1, and standard output is a file too."""
-    job_id = jobevents("submit", "render", '{"song": 7}').json["job_id"]
+    job_id = jobevents("submit", "--create", "render", '{"song": 7}').json["job_id"]
 
     first = jobevents("export", "all.jsonl.zst")
     again = jobevents("export", "all.jsonl.zst")
-    back = jobevents("import", "all.jsonl.zst", "--url", "sqlite:///b.db")
-    told = jobevents("import", "all.jsonl.zst", "--url", "sqlite:///b.db", at_terminal=True)
+    back = jobevents("import", "--create", "all.jsonl.zst", "--url", "sqlite:///b.db")
+    told = jobevents("import", "--create", "all.jsonl.zst", "--url", "sqlite:///b.db", at_terminal=True)
     Path("torn.jsonl").write_bytes(b'{"spec')
-    torn = jobevents("import", "torn.jsonl", "--url", "sqlite:///c.db")
+    torn = jobevents("import", "--create", "torn.jsonl", "--url", "sqlite:///c.db")
 
     assert (0, 1, 1) == (first.code, first.json["events"], first.json["jobs"])
     assert 2 == again.code

@@ -106,7 +106,7 @@ def test_path_that_is_too_long(tmp_path: Path) -> None:
 
 def test_sec_12_a_forged_health_drives_no_terminal(jobevents: CommandLine) -> None:
     """The name that a view gives itself is text."""
-    jobevents("submit", "mix", "--id", "a")
+    jobevents("submit", "--create", "mix", "--id", "a")
     FileBlobs("jobs-blobs").put("ctl/v1/projector/x.json", HEALTH)
 
     told = jobevents("doctor", at_terminal=True)
@@ -117,7 +117,7 @@ def test_sec_12_a_forged_health_drives_no_terminal(jobevents: CommandLine) -> No
 
 def test_sec_12_a_forged_entry_drives_no_terminal(jobevents: CommandLine) -> None:
     """Nor does what a parked entry says when it is requeued."""
-    jobevents("submit", "mix", "--id", "a")
+    jobevents("submit", "--create", "mix", "--id", "a")
     entry = (
         b'{"view":"status","job_id":"[red]\\u001b]0;x\\u0007","version":1,"type":"x","status":"parked","error":"x",'
         b'"parked_at":"2026-07-26T12:00:00Z"}'

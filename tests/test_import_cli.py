@@ -50,7 +50,7 @@ def as_path(path: Path) -> str:
 @pytest.mark.parametrize("spelled", [as_path, Path.as_uri, lambda path: path.name, lambda path: f"{path}/"])
 def test_a_directory_is_imported(jobevents: CommandLine, old: Path, spelled: Callable[[Path], str]) -> None:
     """However its name is spelled, each record becomes a job with its reason, listed and shown like all others."""
-    told = jobevents("import", spelled(old), "--reason", "moved house")
+    told = jobevents("import", "--create", spelled(old), "--reason", "moved house")
 
     assert (0, report(imported=3)) == (told.code, told.json)
     assert "Song 2" == jobevents("show", "comp-2").json["title"]
@@ -64,8 +64,8 @@ def test_a_prefix_of_a_bucket_is_imported(jobevents: CommandLine, gcs_blobs: Gcs
         gcs_blobs.put(name, record(name.split("/")[2]))
     gcs_blobs.put("app/jobs/comp-1/mix.wav", b"RIFF")
 
-    told = jobevents("import", f"gs://{gcs_bucket}/app/jobs")
-    again = jobevents("import", f"gs://{gcs_bucket}/app/jobs/")
+    told = jobevents("import", "--create", f"gs://{gcs_bucket}/app/jobs")
+    again = jobevents("import", "--create", f"gs://{gcs_bucket}/app/jobs/")
 
     assert (0, report(imported=2)) == (told.code, told.json)
     assert (0, report(known=2)) == (again.code, again.json)
@@ -74,10 +74,10 @@ def test_a_prefix_of_a_bucket_is_imported(jobevents: CommandLine, gcs_blobs: Gcs
 
 def test_a_second_import_adds_what_is_new(jobevents: CommandLine, old: Path) -> None:
     """What is known is passed over, so that it may be run as often as one likes."""
-    jobevents("import", str(old))
+    jobevents("import", "--create", str(old))
     place(old, **{"comp-9": record("comp-9")})
 
-    told = jobevents("import", str(old))
+    told = jobevents("import", "--create", str(old))
 
     assert report(imported=1, known=3) == told.json
     assert 1 == len(jobevents("events", "comp-1").json)
@@ -97,8 +97,8 @@ def test_what_cannot_be_imported_is_named_and_stops_nobody(jobevents: CommandLin
     """Exit 1, with the job and the reason; all others of its batch are imported."""
     place(old, **{bad: BAD[bad]})
 
-    told = jobevents("import", str(old), at_terminal=True)
-    again = jobevents("import", str(old))
+    told = jobevents("import", "--create", str(old), at_terminal=True)
+    again = jobevents("import", "--create", str(old))
 
     assert 1 == told.code
     assert "3 imported, 0 known before, 1 not readable\n" in told.out
@@ -111,7 +111,7 @@ def test_a_directory_without_a_record_is_named(jobevents: CommandLine, old: Path
     (old / "comp-7").mkdir()
     (old / "comp-7" / "mix.wav").write_bytes(b"RIFF")
 
-    told = jobevents("import", str(old))
+    told = jobevents("import", "--create", str(old))
 
     assert 1 == told.code
     assert "no such blob" in told.json["reasons"]["comp-7"]
@@ -122,7 +122,7 @@ def test_a_number_that_no_reader_can_hold_is_left_out(jobevents: CommandLine, ol
     data = record("comp-8", note="kept").replace(b'"note"', b'"size":%d,"note"' % 2**70)
     place(old, **{"comp-8": data})
 
-    told = jobevents("import", str(old))
+    told = jobevents("import", "--create", str(old))
 
     assert {"comp-8": "size"} == told.json["left_out"]
     assert {"note": "kept"} == jobevents("show", "comp-8").json["fields"]
@@ -135,7 +135,7 @@ def test_an_empty_directory_is_told_from_a_missing_one(jobevents: CommandLine, t
 
     missing = jobevents("import", "nowhere")
     was_made = (tmp_path / "jobs.db").exists()
-    empty = jobevents("import", "empty", at_terminal=True)
+    empty = jobevents("import", "--create", "empty", at_terminal=True)
 
     assert (2, False) == (missing.code, was_made)
     assert (0, "nothing to import: no ID/status.json below empty\n") == (empty.code, empty.out)
@@ -145,7 +145,7 @@ def test_what_was_imported_from_beside_the_log_is_projected(jobevents: CommandLi
     """Import a service's own directory, then project into it: its records gain a version, and say what they said."""
     place(tmp_path / "jobs-blobs" / "jobs", **{"comp-1": record("comp-1", title="Song")})
 
-    jobevents("import", "jobs-blobs/jobs")
+    jobevents("import", "--create", "jobs-blobs/jobs")
     jobevents("project", "--once")
 
     stored = msgspec.json.decode((tmp_path / "jobs-blobs" / "jobs" / "comp-1" / "status.json").read_bytes())
@@ -168,7 +168,7 @@ def test_an_import_that_was_killed_is_gone_on_with(jobevents: CommandLine, tmp_p
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
 
-    told = jobevents("import", str(old))
+    told = jobevents("import", "--create", str(old))
 
     assert 0 < told.json["known"] < 4000
     assert 4000 == told.json["imported"] + told.json["known"]

@@ -326,7 +326,7 @@ def test_the_emulators_start_with_one_command(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         cloud = json.loads(process.stdout.readline())
-        for args in (("submit", "render", "{}", "--id", "song"), ("project", "--once", "--create")):
+        for args in (("submit", "--create", "render", "{}", "--id", "song"), ("project", "--once", "--create")):
             done = start(*args, cwd=tmp_path, env=cloud["env"])
             out, err = done.communicate(timeout=60)
             assert 0 == done.returncode, (args, out, err)

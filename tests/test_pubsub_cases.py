@@ -240,7 +240,7 @@ def test_del_09_the_command_line_ends_by_sigterm_with_everything_sent(
 
     pubsub_server.fail = slow
     process = start(
-        "submit", "render", "{}", "--id", "song", "--url", f"file://{tmp_path}/log?topic={topic}",
+        "submit", "--create", "render", "{}", "--id", "song", "--url", f"file://{tmp_path}/log?topic={topic}",
         cwd=tmp_path, env={"PUBSUB_EMULATOR_HOST": pubsub_server.host},
     )  # fmt: skip
     while not began:

@@ -141,7 +141,7 @@ def test_queues_are_counted(jobevents: CommandLine) -> None:
 
 def test_a_job_or_a_queue_is_paused_and_resumed(jobevents: CommandLine) -> None:
     """With who and why; twice is no error, and a resume of what is not paused is exit 1."""
-    with_jobs(lambda jobs: None)
+    with_jobs(lambda jobs: jobs.submit("render"))
 
     first, again = jobevents("pause", "--job", "render", "--reason", "no tape"), jobevents("pause", "--job", "render")
     held = with_jobs(lambda jobs: jobs.paused())
@@ -160,6 +160,7 @@ def test_a_job_or_a_queue_is_paused_and_resumed(jobevents: CommandLine) -> None:
 
 def test_schedules_are_listed(jobevents: CommandLine, studio: str) -> None:
     """When each is due next, and what its last run came to."""
+    jobevents("migrate")
     before = datetime.now(UTC)
     new = jobevents("schedules", studio).json
     with_jobs(lambda jobs: jobs.submit("settle", id="settle-20260801-120000-1", trigger="schedule"))

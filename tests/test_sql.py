@@ -428,7 +428,7 @@ def test_every_backend_gives_the_same_answers(jobs: Jobs, postgres_url: str, tmp
 
 def test_the_command_line_asks(jobevents: CommandLine, tmp_path: Path) -> None:
     """A table at a terminal, JSON lines in a pipe, files by their names, and what is wrong is 2."""
-    jobevents("submit", "render", "--title", "[red]x", "--id", "a")
+    jobevents("submit", "--create", "render", "--title", "[red]x", "--id", "a")
     ask = "SELECT job_id, title FROM jobs"
 
     table = jobevents("sql", ask, at_terminal=True)
@@ -461,7 +461,7 @@ def test_the_command_line_asks(jobevents: CommandLine, tmp_path: Path) -> None:
 
 def test_a_query_that_fails_leaves_the_file_that_was_there(jobevents: CommandLine, tmp_path: Path) -> None:
     """Files are replaced whole, or not at all."""
-    jobevents("submit", "render")
+    jobevents("submit", "--create", "render")
     (tmp_path / "a.csv").write_text("mine")
 
     told = jobevents("sql", "SELECT CAST(type AS INT) FROM events", "--out", "a.csv")
@@ -475,7 +475,7 @@ def test_a_link_that_was_planted_is_not_followed(
     jobevents: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who can write to the directory, and even guesses the name of the unfinished file, has nothing else overwritten."""
-    jobevents("submit", "render")
+    jobevents("submit", "--create", "render")
     (tmp_path / "mine").write_text("mine")
     (tmp_path / ".a.csv.part").symlink_to(tmp_path / "mine")
 

@@ -2,9 +2,11 @@
 
 import errno
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from eventsourcing.persistence import IntegrityError
 
@@ -67,13 +69,16 @@ def translate(error: BaseException, path: Path | str) -> JobEventsError:
         case code if code == TOOBIG:
             return InvalidValue(f"value is too large for the database {what}")
         case code if code == ERROR and "no such" in str(root):
-            return Misconfigured(
-                f"database lacks a table or column {what}: run `jobevents migrate --url sqlite:///{path}`"
-            )
+            return Misconfigured(f"database lacks a table or column {what}: run `{migrate_command(path)}`")
         case code if code == IOERR:
             return Unavailable(f"database could not be read or written {what}: is the disk full or broken?")
         case _:
             return Unavailable(f"database failed {what}")
+
+
+def migrate_command(path: Path | str) -> str:
+    """Return what makes a database at a path, or brings it up to date; to be copied into a shell."""
+    return f"jobevents migrate --url {shlex.quote(f'sqlite:///{quote(str(path))}')}"
 
 
 def _root(error: BaseException) -> BaseException:

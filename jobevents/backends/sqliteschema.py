@@ -18,7 +18,7 @@ from jobevents.backends import (
     sqlitepauses,
 )
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
-from jobevents.backends.sqliteerrors import BUSY, primary_code, translate
+from jobevents.backends.sqliteerrors import BUSY, migrate_command, primary_code, translate
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, make_private, real_path
 from jobevents.errors import Misconfigured
 
@@ -152,15 +152,16 @@ def prepare(file: SqliteFile, *, tables: Tables, create: bool) -> None:
     path = file.path
     if _is_blank(file):
         if not create:
-            raise Misconfigured(f"there is no database path={path}: run `jobevents migrate --url sqlite:///{path}`")
+            raise Misconfigured(
+                f"there is no database path={path}: is the path right? make one with `{migrate_command(path)}`"
+            )
         migrate(path, tables=tables, lock_timeout_s=file.lock_timeout_s)
     found = recorded_version(file)
     if found > VERSION:
         raise _newer(path, found)
     if found < VERSION:
         raise Misconfigured(
-            f"database has an older schema path={path} found={found} needed={VERSION}: "
-            f"run `jobevents migrate --url sqlite:///{path}`"
+            f"database has an older schema path={path} found={found} needed={VERSION}: run `{migrate_command(path)}`"
         )
     _check_tables(file, tables)
 
