@@ -15,7 +15,7 @@ from jobevents.wiring import connect
 from projections.api.app import create_app
 from projections.index import Index
 
-_PAGES = 40  # a repetition: few enough that hardly a job is asked for twice, however small the index
+_PAGES = 40  # a repetition, or one for each 250 jobs: few enough that hardly a job is asked for twice
 
 
 def listed(setting: Setting) -> None:
@@ -62,7 +62,9 @@ def limit(setting: Setting) -> Iterator[Repeat]:
 
 def _asked(kept: Index) -> list[tuple[str, int]]:
     counts = kept.counts()
-    return asked_of({"": counts["all"], **{state: counts[state] for state in STATES}}, _PAGES)
+    return asked_of(
+        {"": counts["all"], **{state: counts[state] for state in STATES}}, min(_PAGES, counts["all"] // 250)
+    )
 
 
 async def _get_all(app: Any, asked: list[tuple[str, int]]) -> int:

@@ -192,7 +192,7 @@ ROWS: tuple[Row, ...] = (
         "jobs in the index; few: 10,000",
         _READ,
         "what the dashboard and other programs wait for, however long the history is",
-        Sizes(5000, 100_000, 1_000_000),
+        Sizes(2000, 100_000, 1_000_000),
         (
             _listing("ours", "ours", "GET /api/jobs: index and statuses in files", prepare=_LISTED),
             _listing("limit", "limit", "the page's 50 status files read and joined, ids known", prepare=_LISTED),
