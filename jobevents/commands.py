@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from jobevents import boundary, ids
 from jobevents.emit import By, Draft, Emitter
@@ -273,34 +274,60 @@ def drop(emitter: Emitter, job_id: str, draft: Draft, by: By) -> None:
     emitter.change(job_id, lambda job: [draft] if job.state == QUEUED else [], by)
 
 
-def retry(emitter: Emitter, job_id: str, by: By) -> None:
-    """Queue a failed job for another try, or a job that waits for its next try at once.
+class When(NamedTuple):
+    """When a job is wanted again; at once where neither is given."""
+
+    at: datetime | str | None = None
+    delay: timedelta | float | None = None
+
+    def due(self, now: datetime) -> datetime | None:
+        """Return the instant, as `due`."""
+        return due(self.at, self.delay, now)
+
+
+AT_ONCE = When()
+
+
+def retry(emitter: Emitter, job_id: str, by: By, when: When = AT_ONCE) -> None:
+    """Queue a failed job for another try, or give a job that waits another time to be started.
 
     Raises:
-        NotFound: there is no such job.
+        NotFound: there is no such job. InvalidValue: it is no time.
         IllegalTransition: it runs, or has succeeded or been canceled (that takes a rerun).
     """
-    _requeue(emitter, job_id, "retry", by)
+    _requeue(emitter, job_id, "retry", by, when)
 
 
-def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> str:
-    """Queue a finished job again from its first try, as itself or as a new job with the same params (behaviour M11).
+def rerun(
+    emitter: Emitter,
+    job_id: str,
+    by: By,
+    *,
+    as_new: bool = False,
+    when: When = AT_ONCE,
+    params: Any = UNSET,  # any JSON value
+) -> str:
+    """Queue a finished job again from its first try, as itself or as a new job (behaviour M11) with the same params or others.
 
     Raises:
-        NotFound: there is no such job.
+        NotFound: there is no such job. InvalidValue: it is no time, or the params cannot be stored, or go to no new job.
         IllegalTransition: it has not finished; Conflict with `as_new`.
     """
     if not as_new:
-        _requeue(emitter, job_id, "rerun", by)
+        if params is not UNSET:
+            raise InvalidValue("a job keeps the params that it was queued with: run it as a new job to give it others")
+        _requeue(emitter, job_id, "rerun", by, when)
         return job_id
     job = must_exist(emitter.load(job_id), job_id)
     if not job.is_final():
         raise Conflict(f"only a finished job can be run again as a new one job_id={job_id} state={job.state}")
-    new_id = ids.new_id(job.name[:PREFIX_LIMIT], emitter.clock())
+    now = emitter.clock()
+    new_id = ids.new_id(job.name[:PREFIX_LIMIT], now)
     draft = partial(
         JobQueued,
         name=job.name,
-        params=job.params,
+        params=job.params if params is UNSET else boundary.check_json("params", params),
+        scheduled_at=when.due(now),
         title=job.title,
         queue=job.queue,
         priority=job.priority,
@@ -314,10 +341,12 @@ def rerun(emitter: Emitter, job_id: str, by: By, *, as_new: bool = False) -> str
     return new_id
 
 
-def _requeue(emitter: Emitter, job_id: str, cause: Cause, by: By) -> None:
+def _requeue(emitter: Emitter, job_id: str, cause: Cause, by: By, when: When) -> None:
+    scheduled_at = when.due(emitter.clock())
+
     def decide(job: Job) -> list[Draft]:
         must_exist(job, job_id)
-        return [partial(JobRequeued, cause=cause)]
+        return [partial(JobRequeued, cause=cause, scheduled_at=scheduled_at)]
 
     emitter.change(job_id, decide, by)
 

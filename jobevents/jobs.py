@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from msgspec import UNSET
 
 from jobevents import boundary, commands, importing, pauses, records
 from jobevents.attempt import Attempt, OnUnreadable, RetryIn
@@ -273,25 +276,48 @@ class Jobs(Reads, Submits):
         """Return what is paused, since when, by whom and why."""
         return list(self._at_desk().pauses.list())
 
-    def retry(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
-        """Queue a failed job for another try.
+    def retry(
+        self,
+        job_id: str,
+        *,
+        at: datetime | str | None = None,
+        delay: timedelta | float | None = None,
+        actor: str | None = None,
+        reason: str = "",
+    ) -> None:
+        """Queue a failed job for another try, or give a job that waits another time; at once, or as `submit` has it.
 
         Raises:
-            NotFound: there is no such job.
+            NotFound: there is no such job. InvalidValue: it is no time.
             IllegalTransition: it has not failed; `allowed` says what may be done.
         """
-        commands.retry(self._emitter, checked_id(job_id), self._by(actor, reason))
+        commands.retry(self._emitter, checked_id(job_id), self._by(actor, reason), commands.When(at, delay))
 
-    def rerun(self, job_id: str, *, as_new: bool = False, actor: str | None = None, reason: str = "") -> str:
-        """Queue a finished job again, or a new job with its params; return the id of the job that will run.
+    def rerun(
+        self,
+        job_id: str,
+        *,
+        as_new: bool = False,
+        params: Any = UNSET,  # any JSON value
+        at: datetime | str | None = None,
+        delay: timedelta | float | None = None,
+        actor: str | None = None,
+        reason: str = "",
+    ) -> str:
+        """Queue a finished job again, or a new job like it; return the id of the job that will run.
+
+        Args:
+            params: of the new job; those of the old one if not given.
+            at, delay: not before, as `submit` has it.
 
         Raises:
-            NotFound: there is no such job.
+            NotFound: there is no such job. InvalidValue: it is no time, or these params cannot be stored, or go to no new job.
             IllegalTransition, Conflict: it has not finished; or its kind is not to be run again as a new job.
         """
         if as_new and self.registry is not None:
             self.registry.check_replayable(self.job(job_id).name)
-        return commands.rerun(self._emitter, checked_id(job_id), self._by(actor, reason), as_new=as_new)
+        by, when = self._by(actor, reason), commands.When(at, delay)
+        return commands.rerun(self._emitter, checked_id(job_id), by, as_new=as_new, when=when, params=params)
 
     def delete(self, job_id: str, *, artifacts: bool = False, actor: str | None = None, reason: str = "") -> bool:
         """Delete a job for good: the tombstone stays, its status and log lines go. False when it was deleted before.

@@ -171,6 +171,29 @@ def test_events_say_who_and_why(guarded: Client, past: Past, jobs: Jobs) -> None
     assert 400 == forged.status_code
 
 
+def test_other_params_are_a_job_of_the_callers(guarded: Client, past: Past, jobs: Jobs) -> None:
+    """Who may only try again cannot run what they like: that takes the right to submit; numbers stay exact."""
+
+    def rerun(body: str, roles: str) -> Any:
+        headers = {**JSON, "x-caller": f"ana:{roles}"}
+        return guarded.request("POST", f"/api/jobs/{past.done}/rerun", content=body.encode(), headers=headers)
+
+    body = '{"as_new": true, "params": {"song": 9007199254740993}, "at": "2026-08-02T00:00:00Z"}'
+    count = jobs.log.last_cursor()
+    assert [403, 403, 400] == [
+        rerun(body, "retry").status_code,
+        rerun(body, "submit").status_code,
+        rerun(body.replace("true", "false"), "retry,submit").status_code,
+    ]
+    assert count == jobs.log.last_cursor()
+
+    done = rerun(body, "retry,submit").json()
+
+    made = jobs.job(done["job_id"])
+    assert ({"song": 9007199254740993}, "2026-08-02") == (made.params, f"{made.scheduled_at:%Y-%m-%d}")
+    assert 200 == rerun('{"as_new": true}', "retry").status_code
+
+
 def test_what_was_written_can_be_read_by_its_version(api: Client, past: Past, jobs: Jobs) -> None:
     answer = api.request("POST", f"/api/jobs/{past.waiting}/cancel", content=b"{}", headers=JSON).json()
 

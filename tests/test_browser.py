@@ -129,6 +129,27 @@ def test_cancel_says_what_it_appends_and_why(watched: Watched, site: Served, log
     assert ("JobCanceled", "anonymous", "customer withdrew") == (last.type, last.actor, last.reason)
 
 
+def test_a_new_run_later_and_with_other_params(watched: Watched, site: Served, log: Jobs) -> None:
+    """Params are edited as JSON, larger than any number of a script too, and the time is that of the viewer's zone."""
+    job_id = log.submit("render", {"song": 9007199254740993, "takes": [1]})
+    log.cancel(job_id)
+    page = watched.page
+    watched.go(f"{site.place}jobs/{job_id}")
+
+    page.get_by_role("button", name="Run as new job").click()
+    page.locator("#act-params").fill(page.locator("#act-params").input_value().replace("1\n", "2,\n"))
+    page.locator("#act-at").fill("2031-05-06T07:08:09")
+    page.locator("#act-go").click()
+    expect(page.locator("#act-said")).to_contain_text("The params are no JSON")
+    page.locator("#act-params").fill(page.locator("#act-params").input_value().replace("2,", "2"))
+    page.locator("#act-go").click()
+    expect(page.locator("#act-said")).to_contain_text("It is job render-")
+
+    made = log.job((page.locator("#act-said").inner_text()).removeprefix("It is job ").strip())
+    assert {"song": 9007199254740993, "takes": [2]} == made.params
+    assert "2031-05-05T22:08:09+00:00" == str(made.scheduled_at and made.scheduled_at.isoformat())
+
+
 def test_many_are_retried_with_a_reason(watched: Watched, site: Served, log: Jobs) -> None:
     """All that match are chosen and counted before, told after, and each has the reason."""
     failed = []

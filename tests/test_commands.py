@@ -555,6 +555,43 @@ def test_a_new_run_carries_what_the_old_one_was_and_where_it_came_from(jobs: Job
     assert ("alice", "again") == (jobs.history(second)[0].actor, jobs.history(second)[0].reason)
 
 
+@pytest.mark.parametrize("life", ["failed", "queued", "succeeded", "canceled"])
+def test_a_job_is_run_again_when_it_is_wanted(jobs: Jobs, clock: Clock, life: str) -> None:
+    """Not before the instant asked for, or after the delay; a time that is none leaves no event."""
+    job_id = bring(jobs, life)
+    length = versions(jobs, job_id)
+    again = jobs.retry if life in ("failed", "queued") else jobs.rerun
+    later = clock() + timedelta(hours=2)
+
+    for bad in ({"at": "soon"}, {"at": later, "delay": 1}, {"delay": float("nan")}):
+        with pytest.raises(InvalidValue):
+            again(job_id, **bad)
+    assert length == versions(jobs, job_id)
+    again(job_id, at=later)
+
+    assert ("queued", later) == (jobs.get(job_id).state, due_at(jobs.job(job_id)))
+    jobs.retry(job_id, delay=60)
+    assert clock() + timedelta(seconds=60) == due_at(jobs.job(job_id))
+
+
+def test_a_new_run_may_have_other_params(jobs: Jobs, clock: Clock) -> None:
+    """It is the old one's all the same; the old one keeps its own, and params that cannot be stored make no job."""
+    first = jobs.submit("render", {"a": 1})
+    jobs.cancel(first)
+    last = jobs.log.last_cursor()
+
+    for bad in ({"as_new": True, "params": float("nan")}, {"params": {"a": 2}}):
+        with pytest.raises(InvalidValue):
+            jobs.rerun(first, **bad)
+    assert last == jobs.log.last_cursor()
+    second = jobs.rerun(first, as_new=True, params={"a": 2}, delay=5)
+    nothing = jobs.rerun(first, as_new=True, params=None)
+
+    job = jobs.job(second)
+    assert ({"a": 2}, first, clock() + timedelta(seconds=5)) == (job.params, job.replay_of, due_at(job))
+    assert ({"a": 1}, None) == (jobs.job(first).params, jobs.job(nothing).params)
+
+
 def test_who_and_why_are_on_every_event(jobs: Jobs) -> None:
     """Each command signs what it appends; text that is too long is cut, not refused."""
     job_id = jobs.submit("render", actor="a", reason="1")

@@ -236,15 +236,29 @@ def test_buttons_say_what_they_append() -> None:
     waiting, ended = fold(RETRIED[:1]), fold(RETRIED[:5])
 
     def open_of(job: Any, caller: Identity = ANA, routes: Any = ROUTES, *, is_past: bool = False) -> list[str]:
-        found = actions.of_job(job, caller, routes, is_past=is_past)
+        found = actions.of_job(job, caller, routes, is_past=is_past, is_masked=False)
         assert all(one.appends and one.reason for one in found)
         return [one.name for one in found if not one.disabled]
 
-    assert ["cancel", "delete"] == open_of(waiting)
+    assert ["cancel", "retry", "delete"] == open_of(waiting)
     assert ["rerun", "rerun-as-new", "delete"] == open_of(ended)
     assert [] == open_of(ended, Identity("bob", READ_ONLY))
     assert [] == open_of(ended, routes=())
     assert [] == open_of(ended, is_past=True)
-    why = actions.reasons(actions.of_job(ended, Identity("bob", READ_ONLY), ROUTES, is_past=False))
+    found = actions.of_job(ended, Identity("bob", READ_ONLY), ROUTES, is_past=False, is_masked=False)
+    why = actions.reasons(found)
     assert ("not while it is succeeded", ["Cancel", "Retry"]) in why
     assert ("bob has not the role delete", ["Delete"]) in why
+
+
+def test_masked_params_are_not_edited(api: Client, jobs: Jobs) -> None:
+    """What is not shown would be lost: a new run has the old params, or comes from elsewhere."""
+    plain, secret = (jobs.submit("render", params) for params in ({"song": 7}, {"password": "hunter2"}))
+    for job_id in (plain, secret):
+        jobs.cancel(job_id)
+
+    pages = [api.get(f"/jobs/{job_id}").text for job_id in (plain, secret)]
+
+    assert [True, False] == ['data-params=""' in page for page in pages]
+    assert "some of them are masked" in pages[1]
+    assert not any("hunter2" in page for page in pages)

@@ -30,6 +30,7 @@ from projections.api.orders import (
     PauseDone,
     PauseOrder,
     RerunOrder,
+    RetryOrder,
     Skipped,
     SubmitOrder,
     Submitted,
@@ -82,12 +83,12 @@ class Commands:
             raise Conflict(f"the job had ended before job_id={job_id} state={self._jobs.job(job_id).state}")
         return self._done(job_id, outcome.value)
 
-    def retry(self, job_id: str, order: Order, actor: str) -> Done:
-        """Queue a failed job for another try.
+    def retry(self, job_id: str, order: RetryOrder, actor: str) -> Done:
+        """Queue a failed job for another try, or a waiting one for another time.
 
         Raises: as `Jobs.retry`.
         """
-        self._jobs.retry(job_id, actor=actor, reason=order.reason)
+        self._jobs.retry(job_id, at=order.at, delay=order.delay_s, actor=actor, reason=order.reason)
         return self._done(job_id, "retried")
 
     def rerun(self, job_id: str, order: RerunOrder, actor: str) -> Done:
@@ -95,7 +96,15 @@ class Commands:
 
         Raises: as `Jobs.rerun`.
         """
-        again = self._jobs.rerun(job_id, as_new=order.as_new, actor=actor, reason=order.reason)
+        again = self._jobs.rerun(
+            job_id,
+            as_new=order.as_new,
+            params=order.params,
+            at=order.at,
+            delay=order.delay_s,
+            actor=actor,
+            reason=order.reason,
+        )
         return self._done(again, "rerun")
 
     def delete(self, job_id: str, order: DeleteOrder, actor: str) -> Done:
@@ -215,7 +224,7 @@ class Commands:
             case "cancel":
                 self.cancel(job_id, order, actor)
             case "retry":
-                self.retry(job_id, order, actor)
+                self.retry(job_id, RetryOrder(reason=order.reason), actor)
             case "rerun":
                 self.rerun(job_id, RerunOrder(reason=order.reason), actor)
             case "delete":

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from projections.api import orders
 from projections.api.access import Role
 from projections.api.commanding import MAX_BULK, Commands
@@ -53,9 +55,9 @@ COMMANDS: Final[tuple[Route, ...]] = (
         path="/api/jobs/{job_id}/retry",
         method="POST",
         name="retry_job",
-        about="Queue a failed job for another try.",
+        about="Queue a failed job for another try, or a waiting one for another time.",
         ask=_of_job(Commands.retry),
-        takes=orders.Order,
+        takes=orders.RetryOrder,
         answer=orders.Done,
         role="retry",
         refusals=_OF_JOB,
@@ -64,8 +66,10 @@ COMMANDS: Final[tuple[Route, ...]] = (
         path="/api/jobs/{job_id}/rerun",
         method="POST",
         name="rerun_job",
-        about="Run a finished job again, or a new job like it.",
+        about="Run a finished job again, or a new job like it.\n\nWith params of its own that is a job of the caller's, "
+        "which takes the role `submit` besides.",
         ask=_of_job(Commands.rerun),
+        role_of=lambda body: "retry" if body.params is UNSET else "submit",
         takes=orders.RerunOrder,
         answer=orders.Done,
         role="retry",

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,10 +29,18 @@ class SubmitOrder(Order, frozen=True, kw_only=True):
     external: bool = False  # the caller's own task queue delivers it
 
 
-class RerunOrder(Order, frozen=True, kw_only=True):
+class RetryOrder(Order, frozen=True, kw_only=True):
+    """A job to be tried again, or at another time."""
+
+    at: str | None = None  # not before: ISO 8601 with a zone
+    delay_s: float | None = None  # not before so many seconds from now
+
+
+class RerunOrder(RetryOrder, frozen=True, kw_only=True):
     """A job to be run again."""
 
-    as_new: bool = False  # as a new job with the same params
+    as_new: bool = False  # as a new job
+    params: Any = UNSET  # JSON value, of the new job; the same if not given. Takes the role `submit`
 
 
 class DeleteOrder(Order, frozen=True, kw_only=True):

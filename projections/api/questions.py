@@ -73,6 +73,14 @@ class Questions:
         job = self.jobs.job(job_id)
         return JobSeen(**msgspec.structs.asdict(self.mask.job(job)), lost=self.losses.of(job))
 
+    def hides_params(self, job_id: str) -> bool:
+        """Tell whether something is taken out of a job's params, so that what is shown is not what it was given.
+
+        Raises: as `job`.
+        """
+        params = self.jobs.job(job_id).params
+        return bool(self.mask.value(params) != params)
+
     def history(self, job_id: str) -> list[Event]:
         """Return all events of a job, of a deleted one too.
 

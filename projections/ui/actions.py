@@ -23,20 +23,27 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, bool] = {}  # besides the reason
     reason: str  # what stands in the field for the reason at first
     is_dangerous: bool = False
+    takes_time: bool = False  # it can be asked for not before an instant
+    takes_params: bool = False  # other ones can be given
+    params_fixed: str = ""  # why not
     disabled: str = ""  # why it cannot be pressed
 
 
-def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, is_past: bool) -> list[Action]:
+def of_job(
+    job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, is_past: bool, is_masked: bool
+) -> list[Action]:
     """Return the buttons of a job.
 
     Args:
         routes: method and path of each route of the API that there is.
         is_past: the page shows the job as it was.
+        is_masked: something of its params is not shown.
     """
     state = job.state
     asks = "CancelRequested: its worker is asked to stop" if state == RUNNING else "JobCanceled: it will never start"
     again = "JobRequeued(rerun): from the beginning, its result is given up"
-    retries = (FAILED, SKIPPED)
+    is_waiting = state == QUEUED
+    retry = "it waits until then" if is_waiting else "another try"
 
     def made(
         name: str,
@@ -49,6 +56,9 @@ def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, i
         verb: str = "",
         body: dict[str, bool] | None = None,
         is_dangerous: bool = False,
+        takes_time: bool = False,
+        takes_params: bool = False,
+        params_fixed: str = "",
     ) -> Action:
         is_there = (method, f"/api/jobs/{{job_id}}{verb}") in routes
         return Action(
@@ -60,6 +70,9 @@ def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, i
             body=body or {},
             reason=f"{label.lower()} by {caller.name or 'somebody'}",
             is_dangerous=is_dangerous,
+            takes_time=takes_time,
+            takes_params=takes_params,
+            params_fixed=params_fixed,
             disabled=_why_not(state, caller, role, allowed, is_there, is_past=is_past),
         )
 
@@ -67,16 +80,27 @@ def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, i
     open_text = () if state in (*known, DELETED) else (state,)
     return [
         made("cancel", "Cancel", asks, "cancel", (QUEUED, RUNNING), verb="/cancel"),
-        made("retry", "Retry", "JobRequeued(retry): another try, now", "retry", (*retries, *open_text), verb="/retry"),
-        made("rerun", "Run again", again, "retry", (*_FINAL, *open_text), verb="/rerun"),
+        made(
+            "retry",
+            "Reschedule" if is_waiting else "Retry",
+            f"JobRequeued(retry): {retry}",
+            "retry",
+            (QUEUED, FAILED, SKIPPED, *open_text),
+            verb="/retry",
+            takes_time=True,
+        ),
+        made("rerun", "Run again", again, "retry", (*_FINAL, *open_text), verb="/rerun", takes_time=True),
         made(
             "rerun-as-new",
             "Run as new job",
-            "JobQueued of a new job with the same params",
+            "JobQueued of a new job",
             "retry",
             (*_FINAL, *open_text),
             verb="/rerun",
             body={"as_new": True},
+            takes_time=True,
+            takes_params=True,
+            params_fixed=_params_fixed(caller, is_masked=is_masked),
         ),
         made(
             "delete",
@@ -88,6 +112,12 @@ def of_job(job: Job, caller: Identity, routes: Collection[tuple[str, str]], *, i
             is_dangerous=True,
         ),
     ]
+
+
+def _params_fixed(caller: Identity, *, is_masked: bool) -> str:
+    if is_masked:
+        return "some of them are masked here, so that they can be given anew by the command line or the API alone"
+    return "" if "submit" in caller.roles else _no_role(caller, "submit")
 
 
 class Bulk(msgspec.Struct, frozen=True):

@@ -72,7 +72,8 @@ def show(desk: Desk, given: Given) -> Reply:
     moment = told[-1].at if is_past else now
     starts = starts_of(told)
     rows = history.rows_of(told, is_compact=view == "compact", with_json=view == "json")
-    buttons = actions.of_job(job, given.caller, THERE, is_past=is_past)
+    is_masked = not is_past and job.state != DELETED and questions.hides_params(job_id)
+    buttons = actions.of_job(job, given.caller, THERE, is_past=is_past, is_masked=is_masked)
     shown_rows, before = history.shown_of(rows, all_of_them=values["all"] == "yes")
     reply = page(
         "job.html",

@@ -76,6 +76,9 @@ export function paintTimes(within = document) {
   }
 }
 
+// What a field for a date and time says, as an instant: in the zone that times are shown in.
+export const instantOf = (text) => (zone() === "UTC" ? new Date(text + "Z") : new Date(text)).toISOString();
+
 function paintZone() {
   const shown = document.getElementById("zone");
   if (!shown) return;
