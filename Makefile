@@ -1,6 +1,8 @@
 # All that is needed on a Debian machine: git, make and python3-venv. `make PYTHON=python3.12 test` chooses another Python.
 BIN = .venv/bin
 PARALLEL = -n 2 --dist loadscope --no-loadscope-reorder
+# Tests start hundreds of processes: where bytecode is not kept, each of them compiles the package anew.
+export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL = help
 .PHONY: help demo test soak chaos kill lint bench diagram clean package environment
 
