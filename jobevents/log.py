@@ -6,11 +6,12 @@ in a database: the order across jobs in which events were committed (`ordered`),
 there or none (`whole_calls`). Elsewhere a call that was cut short has left its first events, and is completed by repeating it.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, islice, takewhile
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias, cast
 
 import msgspec
 from eventsourcing.persistence import (
@@ -62,9 +63,13 @@ class Record(msgspec.Struct, frozen=True):
         return codec.decode(self.data)
 
 
-SelectRecords: TypeAlias = Callable[[int, int], Sequence[Record]]
-"""(position, limit) -> the events after it in commit order: a recorder may have it as `select_records`, for speed."""
+COLUMNS: Final = ("job_id", "version", "type", "data")
+"""What a stored event is, beside its cursor."""
 
+_NOTED = dict(zip(COLUMNS, ("originator_id", "originator_version", "topic", "state"), strict=True))
+
+SelectColumns: TypeAlias = Callable[[int, int, Sequence[str]], Sequence[Sequence[Any]]]
+"""(position, limit, some of COLUMNS) -> of the events after it in commit order the cursors, as numbers, and these columns."""
 
 IterByJob: TypeAlias = Callable[[str, int], Iterator[Record]]
 """(first job id, events a read) -> the events of that job and those after it: a recorder may have it as `iter_by_job`."""
@@ -87,7 +92,7 @@ class EventLog:
         self.ordered = isinstance(recorder, ApplicationRecorder)  # one sequence over all jobs, in commit order
         self.whole_calls: bool = getattr(recorder, "whole_calls", True)  # of a call's events all are there, or none
         self._store: EventStore[str] = EventStore(codec.EventMapper(), recorder)
-        self._select_records: SelectRecords | None = getattr(recorder, "select_records", None)
+        self._select_columns: SelectColumns | None = getattr(recorder, "select_columns", None)
         self._iter_by_job: IterByJob | None = getattr(recorder, "iter_by_job", None)
         self._translate = translate
 
@@ -311,15 +316,37 @@ class EventLog:
             return self.read_raw(job_id)
         return list(takewhile(lambda one: one.job_id == job_id, self.by_job(job_id, batch=_FEW)))
 
+    def columns(
+        self, names: Sequence[str], *, until: int, batch: int = SCAN_BATCH
+    ) -> Iterator[Sequence[Sequence[Any]]]:
+        """Yield batches of the events up to a cursor, in commit order: their cursors as numbers, then each of these COLUMNS.
+
+        What is not asked for is not read, where the recorder can do that; no object is made for an event.
+
+        Raises:
+            Misconfigured: the log is not `ordered`. Unavailable, PermissionDenied, Corrupt: what the store says.
+        """
+        position = 0
+        while position < until:
+            found = self._columns(position, batch, names)
+            if not found or not found[0]:
+                return
+            position = found[0][-1]
+            within = len(found[0]) if position <= until else bisect_right(found[0], until)
+            yield [column[:within] for column in found]
+
     def _page(self, position: int, want: int) -> Sequence[Record]:
+        found = self._columns(position, want, COLUMNS)
+        return list(map(Record, map(str, found[0]), *found[1:])) if found else []
+
+    def _columns(self, position: int, want: int, names: Sequence[str]) -> Sequence[Sequence[Any]]:
         try:
-            if self._select_records is not None:
-                return self._select_records(position, want)
-            return [
-                _record(one) for one in self._sequence().select_notifications(position, want, inclusive_of_start=False)
-            ]
+            if self._select_columns is not None:
+                return self._select_columns(position, want, names)
+            found = self._sequence().select_notifications(position, want, inclusive_of_start=False)
         except PersistenceError as error:
             raise self._translate(error) from error
+        return [[getattr(one, name) for one in found] for name in ("id", *(_NOTED[name] for name in names))]
 
     def last_cursor(self) -> str:
         """Return the cursor of the last committed event, or "" when there is none.

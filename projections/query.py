@@ -5,19 +5,21 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from jobevents.errors import InvalidValue, Unavailable
 from jobevents.jobs import Jobs
 from projections.reports import REPORTS
-from projections.tables import OnProgress, Tables
+from projections.tables import OnProgress, Stream, Tables
 
 MEMORY_MB = 128  # for what a query sorts, groups and joins; the rest goes to temporary files
 ROWS = 10_000  # in a batch of an answer
@@ -176,10 +178,10 @@ def report(
 
 def _open_tables(connection: duckdb.DuckDBPyConnection, tables: Tables, zone: str) -> None:
     connection.execute("SET TimeZone = $zone", {"zone": zone})
-    connection.register("stored", tables.stream("stored"))
+    connection.register("stored", _Source(tables.stream("stored")))
     connection.execute(_EVENTS)
     for name, of_json in _OF_JSON.items():
-        connection.register(f"{name}_stream", tables.stream(name))
+        connection.register(f"{name}_stream", _Source(tables.stream(name)))
         replaced = ", ".join(f"CAST({column} AS JSON) AS {column}" for column in of_json)
         columns = f"* REPLACE ({replaced})" if replaced else "*"
         connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {name}_stream")  # noqa: S608  # names of ours
@@ -201,6 +203,35 @@ def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         kinds = [one.type for one in connection.extract_statements(sql[before.end() :])]
     if kinds != [duckdb.StatementType.SELECT]:
         raise InvalidValue("give one query that reads: a SELECT; what it finds is written by --out")
+
+
+class _Source(ds.Dataset):  # type: ignore[misc]  # pyarrow is untyped here
+    """A table as DuckDB reads it: as a data set, which is told the columns that a query names and the rows that it wants.
+
+    DuckDB asks no more of one than this; the library's own have a C++ data set behind them, which is not there.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._stream.schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> "_Scan":
+        return _Scan(self._stream, columns, filter)
+
+
+class _Scan(NamedTuple):
+    """One reading of a table."""
+
+    stream: Stream
+    columns: Sequence[str] | None
+    where: pc.Expression | None
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Begin it."""
+        return self.stream.reader(self.columns, self.where)
 
 
 class _Told:

@@ -1,4 +1,4 @@
-"""The attempts of a job, from its events: when each began, who worked, how it ended. Pure."""
+"""The starts of a job, from its events: since when each was due, when it began, who worked, how it ended. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -8,31 +8,38 @@ import msgspec
 from jobevents.events import (
     CancelRequested,
     Event,
-    JobCanceled,
+    JobAnnotated,
     JobFailed,
     JobProgressed,
     JobRecorded,
     JobRequeued,
     JobStarted,
-    JobSucceeded,
     TransitionRefused,
 )
-from jobevents.job import RUNNING
+from jobevents.job import RUNNING, Job, due_at, fold
 
 _MS = timedelta(milliseconds=1)
+_GO_ON = (JobProgressed, JobAnnotated, CancelRequested, TransitionRefused)  # neither begin a start nor end one
 
 
 class Start(msgspec.Struct, kw_only=True):
     """One start of a job, and what came of it."""
 
-    start: int  # version of its JobStarted
+    start: int  # version of its JobStarted, or of the record that asserted it
     attempt: int  # number of the try
-    worker: str  # identity of the worker process
+    name: str = ""  # kind of the job
+    queue: str = ""
+    worker: str = ""  # identity of the worker process
+    due_at: datetime | None = None  # when it could have been started; None for what nobody queued
     started_at: datetime
     deadline: datetime | None = None  # after this it may be taken for lost
     late: bool = False  # recorded after work that ran ungranted
     ended_at: datetime | None = None  # None: it has not ended, as far as the log knows
+    waited_ms: int | None = None  # from due to started
     duration_ms: int | None = None  # from its start to its end; None: it has not ended
+    outcome: str = (
+        RUNNING  # succeeded, failed, retried, canceled, lost, shutdown, snooze, deleted, or an asserted state
+    )
     ended_by: str = ""  # type of the event that ended it
     cause: str = ""  # of a JobRequeued: shutdown, lost, snooze
     error: str = ""  # what went wrong
@@ -46,58 +53,71 @@ class Start(msgspec.Struct, kw_only=True):
 
 
 def starts_of(events: Iterable[Event]) -> list[Start]:
-    """Return the starts, the newest first."""
+    """Return the starts in a job's history, the oldest first."""
     found: dict[int, Start] = {}
     current: Start | None = None
+    job = Job(job_id="")
+    waiting: list[Event] = []  # to be folded: one fold for several
     for event in events:
-        if isinstance(event, JobStarted):
-            _end(current, event)
-            current = found[event.version] = Start(
-                start=event.version,
-                attempt=event.attempt,
-                worker=event.worker,
-                started_at=event.at,
-                deadline=event.deadline,
-                late=event.late,
-            )
+        waiting.append(event)
+        if isinstance(event, _GO_ON):
+            _note(event, current, found)
             continue
-        of = found.get(getattr(event, "start", 0))
-        if isinstance(event, TransitionRefused):
-            if of is not None:
-                of.refused = event.tried
-        elif current is not None:
-            current = _follow(current, event)
-    return sorted(found.values(), key=lambda one: one.start, reverse=True)
-
-
-def _follow(current: Start, event: Event) -> Start | None:
-    """Take notice of an event while a start goes on; None when that ends with it."""
-    match event:
-        case JobProgressed():
-            current.progress, current.progress_message = event.percent, event.message
-        case CancelRequested():
-            current.cancel_requested_at = current.cancel_requested_at or event.at
-        case JobFailed():
-            current.error, current.error_kind, current.traceback = event.error, event.kind, event.traceback
-            current.retry_at = event.retry_at
-            _end(current, event)
-            return None
-        case JobRequeued():
-            current.cause = event.cause
-            _end(current, event)
-            return None
-        case JobSucceeded() | JobCanceled():
-            _end(current, event)
-            return None
-        case JobRecorded() if event.state != RUNNING:
-            current.error = str(event.changes.get("error") or "")
-            _end(current, event)
-            return None
-    return current
-
-
-def _end(current: Start | None, event: Event) -> None:
-    """Note when and by what a start ended."""
+        before, job = job, fold(waiting, job)
+        waiting.clear()
+        if current is not None and not job.is_current(current.start):
+            _end(current, event, job)
+            current = None
+        if job.state == RUNNING and job.start == event.version:
+            current = found[job.start] = _began(before, job, event)
     if current is not None:
-        current.ended_at, current.ended_by = event.at, event.type
-        current.duration_ms = max(0, (event.at - current.started_at) // _MS)
+        current.name = fold(waiting, job).name or current.name
+    return list(found.values())
+
+
+def _began(before: Job, job: Job, event: Event) -> Start:
+    due = due_at(before) if before.version else None
+    return Start(
+        start=job.start,
+        attempt=job.attempt,
+        name=job.name,
+        queue=job.queue,
+        worker=job.worker,
+        due_at=due,
+        started_at=event.at,
+        deadline=job.deadline,
+        late=isinstance(event, JobStarted) and event.late,
+        waited_ms=None if due is None else max(0, (event.at - due) // _MS),
+    )
+
+
+def _note(event: Event, current: Start | None, found: dict[int, Start]) -> None:
+    """Take notice of what neither begins a start nor ends one."""
+    match event:
+        case TransitionRefused():
+            late = found.get(event.start)
+            if late is not None:
+                late.refused = event.tried
+        case JobProgressed() if current is not None:
+            current.progress, current.progress_message = event.percent, event.message
+        case CancelRequested() if current is not None:
+            current.cancel_requested_at = current.cancel_requested_at or event.at
+
+
+def _end(one: Start, event: Event, job: Job) -> None:
+    """Note when, by what and how a start ended."""
+    one.ended_at, one.ended_by = event.at, event.type
+    one.duration_ms = max(0, (event.at - one.started_at) // _MS)
+    one.outcome = job.state.strip("()")
+    one.name = job.name or one.name
+    match event:
+        case JobFailed():
+            one.outcome = "failed" if event.retry_at is None else "retried"
+            one.error, one.error_kind, one.traceback = event.error, event.kind, event.traceback
+            one.retry_at = event.retry_at
+        case JobRequeued():
+            one.outcome = one.cause = event.cause
+        case JobRecorded():
+            one.error = job.error
+        case JobStarted():  # nobody said how the one before it ended
+            one.outcome = "lost"

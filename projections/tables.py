@@ -1,105 +1,107 @@
 """History as four Arrow tables, streamed in batches from the log: `events`, `jobs`, `attempts`, `logs`.
 
 Each can be read any number of times, as of one place in the log, where it has one order; memory is bounded by a batch, whatever
-the log holds. `jobs` and `attempts` are the folds of each job's events, as everything else is. Values of JSON are its exact text.
+the log holds. Only the columns that are asked for are read, and made. `jobs` and `attempts` are the folds of each job's events,
+as everything else is. Values of JSON are its exact text.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
-from typing import Any, NamedTuple
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobevents import times
 from jobevents.errors import InvalidValue
-from jobevents.events import Event, JobFailed, JobRecorded, JobRequeued, JobStarted
+from jobevents.events import Event
 from jobevents.export import log_lines
-from jobevents.job import DELETED, RUNNING, Job, due_at, fold
+from jobevents.job import DELETED, Job, fold
 from jobevents.jobs import Jobs
 from jobevents.log import Record
-from jobevents.store import duration_ms
+from jobevents.store import JobLog, duration_ms
 from projections.archive import histories
 from projections.folding import read
+from projections.starts import Start, starts_of
 
 BATCH = 5000  # rows of a batch: about 2 MB of events
 
 _TEXT, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TIME = pa.timestamp("us", tz="UTC")
+_json = msgspec.json.Encoder().encode
+
+Columns: TypeAlias = Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]]  # Any: a row, and what it has there
+"""Name of a column -> its type, and how it is made of a row; in the order of the table."""
+
+T = TypeVar("T")
+
+OnProgress = Callable[[int, int], None]
+
+
+class AttemptOf(NamedTuple):
+    """One start, and whose it is: a row of `attempts`."""
+
+    job_id: str
+    of: Start
+
+
+def _plain(kind: pa.DataType, *names: str, of: str = "") -> Columns:
+    return {name: (kind, attrgetter(f"{of}{name}")) for name in names}
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return times.to_datetime(text) if text else None
+    except InvalidValue:  # a record that was imported said something that is no time
+        return None
+
+
+def _text_of(value: Any) -> str | None:  # Any: what the user gave
+    return None if value is None else _json(value).decode()
+
 
 STORED = pa.schema([("cursor", _INT), ("job_id", _TEXT), ("version", _INT), ("type", _TEXT), ("data", _TEXT)])
-JOBS = pa.schema(
-    [
-        ("job_id", _TEXT),
-        ("name", _TEXT),
-        ("state", _TEXT),
-        ("title", _TEXT),
-        ("queue", _TEXT),
-        ("key", _TEXT),
-        ("priority", _INT),
-        ("external", _BOOL),
-        ("trigger", _TEXT),
-        ("triggered_by", _TEXT),
-        ("replay_of", _TEXT),
-        ("root_id", _TEXT),
-        ("starts", _INT),
-        ("max_attempts", _INT),
-        ("created_at", _TIME),
-        ("scheduled_at", _TIME),
-        ("started_at", _TIME),
-        ("finished_at", _TIME),
-        ("updated_at", _TIME),
-        ("deadline", _TIME),
-        ("duration_ms", _INT),
-        ("worker", _TEXT),
-        ("progress", _FLOAT),
-        ("progress_message", _TEXT),
-        ("error", _TEXT),
-        ("error_kind", _TEXT),
-        ("cancel_requested_at", _TIME),
-        ("canceled_by", _TEXT),
-        ("cancel_reason", _TEXT),
-        ("refused", _INT),
-        ("version", _INT),
-        ("params", _TEXT),
-        ("result", _TEXT),
-        ("fields", _TEXT),
-    ]
-)
-ATTEMPTS = pa.schema(
-    [
-        ("job_id", _TEXT),
-        ("start", _INT),
-        ("attempt", _INT),
-        ("name", _TEXT),
-        ("queue", _TEXT),
-        ("worker", _TEXT),
-        ("due_at", _TIME),
-        ("started_at", _TIME),
-        ("ended_at", _TIME),
-        ("waited_ms", _INT),
-        ("duration_ms", _INT),
-        ("outcome", _TEXT),
-        ("error", _TEXT),
-        ("error_kind", _TEXT),
-        ("late", _BOOL),
-    ]
-)
-LOGS = pa.schema(
-    [
-        ("job_id", _TEXT),
-        ("seq", _INT),
-        ("attempt", _INT),
-        ("written_at", _TIME),
-        ("level", _TEXT),
-        ("message", _TEXT),
-        ("attrs", _TEXT),
-    ]
-)
 
-_json = msgspec.json.Encoder().encode
-OnProgress = Callable[[int, int], None]
+JOBS: Columns = {
+    **_plain(_TEXT, "job_id", "name", "state", "title", "queue", "key"),
+    **_plain(_INT, "priority"),
+    **_plain(_BOOL, "external"),
+    **_plain(_TEXT, "trigger", "triggered_by", "replay_of", "root_id"),
+    **_plain(_INT, "starts", "max_attempts"),
+    **_plain(_TIME, "created_at", "scheduled_at", "started_at", "finished_at"),
+    "updated_at": (_TIME, lambda job: _time(job.updated_at)),
+    **_plain(_TIME, "deadline"),
+    "duration_ms": (_INT, lambda job: duration_ms(job) if job.finished_at else None),
+    **_plain(_TEXT, "worker"),
+    **_plain(_FLOAT, "progress"),
+    **_plain(_TEXT, "progress_message", "error", "error_kind"),
+    **_plain(_TIME, "cancel_requested_at"),
+    **_plain(_TEXT, "canceled_by", "cancel_reason"),
+    "refused": (_INT, lambda job: len(job.refused)),
+    **_plain(_INT, "version"),
+    "params": (_TEXT, lambda job: _text_of(job.params)),
+    "result": (_TEXT, lambda job: _text_of(job.result)),
+    "fields": (_TEXT, lambda job: _text_of(job.fields)),
+}
+ATTEMPTS: Columns = {
+    **_plain(_TEXT, "job_id"),
+    **_plain(_INT, "start", "attempt", of="of."),
+    **_plain(_TEXT, "name", "queue", "worker", of="of."),
+    **_plain(_TIME, "due_at", "started_at", "ended_at", of="of."),
+    **_plain(_INT, "waited_ms", "duration_ms", of="of."),
+    **_plain(_TEXT, "outcome", "error", "error_kind", of="of."),
+    **_plain(_BOOL, "late", of="of."),
+}
+LOGS: Columns = {
+    "job_id": (_TEXT, attrgetter("run_id")),
+    **_plain(_INT, "seq", "attempt"),
+    "written_at": (_TIME, attrgetter("at")),
+    **_plain(_TEXT, "level", "message"),
+    "attrs": (_TEXT, lambda line: _text_of(line.attrs)),
+}
 
 
 class Tables:
@@ -119,46 +121,47 @@ class Tables:
 
     def stream(self, name: str) -> "Stream":
         """Return a table by its name, `stored` for events as they are stored."""
-        schema, batches = {
-            "stored": (STORED, self._stored),
-            "jobs": (JOBS, self._job_batches),
-            "attempts": (ATTEMPTS, self._attempt_batches),
-            "logs": (LOGS, self._log_batches),
+        if name == "stored":
+            return Stream(STORED, self._stored, self._failed)
+        columns, rows = {
+            "jobs": (JOBS, self._job_rows),
+            "attempts": (ATTEMPTS, self._attempt_rows),
+            "logs": (LOGS, self._lines),
         }[name]
-        return Stream(schema, batches, self._failed)
+        schema = pa.schema([(column, kind) for column, (kind, _) in columns.items()])
+        return Stream(schema, lambda named: _batches(rows(), {one: columns[one] for one in named}), self._failed)
 
     def _failed(self, error: BaseException) -> None:
         self.error = error
 
-    def _stored(self) -> Iterator[pa.RecordBatch]:
+    def _stored(self, named: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the events as they are stored: of a log with rows without an object for each."""
+        schema = pa.schema([STORED.field(name) for name in named])
+        columns = [name for name in named if name != "cursor"]
         count = 0
-        for page in _pages(self._records(), BATCH):
-            data = pa.array([one.data for one in page], pa.binary())
-            columns = [
-                pa.array([None if self._through is None else int(one.cursor) for one in page], _INT),
-                pa.array([one.job_id for one in page], _TEXT),
-                pa.array([one.version for one in page], _INT),
-                pa.array([one.type for one in page], _TEXT),
-                _as_text(data),
+        for found in self._columns(columns):
+            by_name = dict(zip(("cursor", *columns), found, strict=True))
+            arrays = [
+                _as_text(by_name[name]) if name == "data" else pa.array(by_name[name], schema.field(name).type)
+                for name in named
             ]
-            yield pa.record_batch(columns, schema=STORED)
-            count += len(page)
+            yield pa.record_batch(arrays, schema=schema)
+            count += len(found[0])
             self._on_progress(count, self._through or 0)
 
-    def _records(self) -> Iterator[Record]:
-        if self._through is None:
-            yield from histories(self._jobs)
+    def _columns(self, names: Sequence[str]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Yield batches of events: their cursors, None where the log has no order, and each of these columns."""
+        if self._through is not None:
+            yield from self._jobs.log.columns(names, until=self._through, batch=BATCH)
             return
-        for record in self._jobs.log.scan(batch=BATCH):
-            if self._is_later(record):
-                return
-            yield record
+        for page in _pages(histories(self._jobs), BATCH):
+            yield [[None] * len(page), *([getattr(one, name) for one in page] for name in names)]
 
     def _is_later(self, record: Record) -> bool:
         return self._through is not None and int(record.cursor) > self._through
 
-    def _folds(self) -> Iterator[tuple[Job, list[Event]]]:
-        """Yield each job with its events, as far as they can be folded."""
+    def _histories(self) -> Iterator[tuple[str, list[Event]]]:
+        """Yield each job's events, as far as they can be folded."""
         for job_id, records in groupby(histories(self._jobs), key=_job_id):
             events: list[Event] = []
             for record in records:
@@ -170,209 +173,91 @@ class Tables:
                     except Exception as error:  # noqa: BLE001  # whatever it is, the job is shown as it was before
                         self.unreadable.setdefault(job_id, str(error))
             if events:
-                yield fold(events), events
+                yield job_id, events
 
-    def _job_batches(self) -> Iterator[pa.RecordBatch]:
-        found = (_job_row(job) for job, _ in self._folds() if job.state != DELETED)
-        return _batches(found, JOBS)
+    def _job_rows(self) -> Iterator[Job]:
+        for _, events in self._histories():
+            job = fold(events)
+            if job.state != DELETED:
+                yield job
 
-    def _attempt_batches(self) -> Iterator[pa.RecordBatch]:
-        found = (row for _, events in self._folds() for row in attempts_of(events))
-        return _batches(found, ATTEMPTS)
+    def _attempt_rows(self) -> Iterator[AttemptOf]:
+        for job_id, events in self._histories():
+            for start in starts_of(events):
+                yield AttemptOf(job_id, start)
 
-    def _log_batches(self) -> Iterator[pa.RecordBatch]:
-        return _batches(self._lines(), LOGS)
-
-    def _lines(self) -> Iterator[Sequence[Any]]:
-        for record in self._records():
-            if record.version != 1:
-                continue
-            for line in log_lines(self._jobs.run_logs, record.job_id):
-                yield line.run_id, line.seq, line.attempt, line.at, line.level, line.message, _json(line.attrs).decode()
+    def _lines(self) -> Iterator[JobLog]:
+        for _, job_ids, versions in self._columns(("job_id", "version")):
+            for job_id, version in zip(job_ids, versions, strict=True):
+                if version == 1:
+                    yield from log_lines(self._jobs.run_logs, job_id)
 
 
 class Stream:
-    """A table that is read anew by everybody who asks, through Arrow's PyCapsule interface or as a RecordBatchReader."""
+    """A table that is read anew by everybody who asks."""
 
     def __init__(
         self,
         schema: pa.Schema,
-        batches: Callable[[], Iterator[pa.RecordBatch]],
+        batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]],
         failed: Callable[[BaseException], None],
     ) -> None:
+        """Read nothing yet.
+
+        Args:
+            batches: names of columns -> the rows, with these columns alone.
+            failed: told of what ends a reading.
+        """
         self.schema = schema
         self._batches = batches
         self._failed = failed
 
-    def reader(self) -> pa.RecordBatchReader:
-        """Return a reader from the beginning."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._watched())
+    def reader(self, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.RecordBatchReader:
+        """Return a reader from the beginning: of some columns, of the rows for which an expression is true."""
+        wanted = self.schema.names if columns is None else list(columns)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.RecordBatchReader.from_batches(schema, self._watched(wanted, where))
 
-    def _watched(self) -> Iterator[pa.RecordBatch]:
+    def _watched(self, wanted: Sequence[str], where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._batches()
+            if where is None:
+                yield from self._batches(wanted)
+                return
+            for batch in self._batches([*wanted, *(name for name in self._named_in(where) if name not in wanted)]):
+                yield from pa.Table.from_batches([batch]).filter(where).select(wanted).to_batches()
         except Exception as error:
             self._failed(error)
             raise
 
-    def __arrow_c_schema__(self) -> object:
-        """Return the schema as a capsule."""
-        return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a reader as a capsule."""
-        return self.reader().__arrow_c_stream__(requested_schema)
-
-
-class Attempt(NamedTuple):
-    """One start of a job and how it ended: a row of `attempts`, in the order of its columns."""
-
-    job_id: str
-    start: int  # version of the event that started it
-    attempt: int  # number of the try
-    name: str
-    queue: str
-    worker: str
-    due_at: datetime | None  # when it could have been started; None for what nobody queued
-    started_at: datetime
-    ended_at: datetime | None = None  # None: it runs
-    waited_ms: int | None = None  # from due to started
-    duration_ms: int | None = None
-    outcome: str = (
-        "running"  # succeeded, failed, retried, canceled, lost, shutdown, snooze, deleted, or an asserted state
-    )
-    error: str = ""
-    error_kind: str = ""
-    late: bool = False  # recorded at the end of work that ran ungranted
-
-
-def attempts_of(events: Iterable[Event]) -> list[Attempt]:
-    """Return the attempts in a job's history, in order."""
-    job = Job(job_id="")
-    done: list[Attempt] = []
-    running: Attempt | None = None
-    for event in events:
-        before, job = job, fold([event], job)
-        if running is not None and not job.is_current(running.start):
-            done.append(_ended(running, event, job))
-            running = None
-        if job.state == RUNNING and job.start == event.version:
-            running = _started(before, job, event)
-    return [*done, running] if running is not None else done
-
-
-def _started(before: Job, job: Job, event: Event) -> Attempt:
-    due = due_at(before) if before.version else None
-    return Attempt(
-        job.job_id,
-        job.start,
-        job.attempt,
-        job.name,
-        job.queue,
-        job.worker,
-        due,
-        event.at,
-        waited_ms=None if due is None else max(0, _ms(due, event.at)),
-        late=isinstance(event, JobStarted) and event.late,
-    )
-
-
-def _ended(one: Attempt, event: Event, job: Job) -> Attempt:
-    outcome = job.state.strip("()")
-    error = kind = ""
-    match event:
-        case JobFailed():
-            outcome = "failed" if event.retry_at is None else "retried"
-            error, kind = event.error, event.kind
-        case JobRequeued():
-            outcome = event.cause
-        case JobRecorded():
-            error = job.error
-    return one._replace(
-        ended_at=event.at,
-        duration_ms=max(0, _ms(one.started_at, event.at)),
-        outcome=outcome,
-        error=error,
-        error_kind=kind,
-        name=job.name or one.name,
-    )
-
-
-def _ms(since: datetime, until: datetime) -> int:
-    return int((until - since).total_seconds() * 1000)
-
-
-def _job_row(job: Job) -> list[Any]:
-    return [
-        job.job_id,
-        job.name,
-        job.state,
-        job.title,
-        job.queue,
-        job.key,
-        job.priority,
-        job.external,
-        job.trigger,
-        job.triggered_by,
-        job.replay_of,
-        job.root_id,
-        job.starts,
-        job.max_attempts,
-        job.created_at,
-        job.scheduled_at,
-        job.started_at,
-        job.finished_at,
-        _time(job.updated_at),
-        job.deadline,
-        duration_ms(job) if job.finished_at else None,
-        job.worker,
-        job.progress,
-        job.progress_message,
-        job.error,
-        job.error_kind,
-        job.cancel_requested_at,
-        job.canceled_by,
-        job.cancel_reason,
-        len(job.refused),
-        job.version,
-        None if job.params is None else _json(job.params).decode(),
-        None if job.result is None else _json(job.result).decode(),
-        _json(job.fields).decode(),
-    ]
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return times.to_datetime(text) if text else None
-    except InvalidValue:  # a record that was imported said something that is no time
-        return None
+    def _named_in(self, where: pc.Expression) -> Iterator[str]:
+        """Yield the columns that an expression needs: those without which it cannot be evaluated."""
+        for place, name in enumerate(self.schema.names):
+            try:
+                self.schema.remove(place).empty_table().filter(where)
+            except pa.ArrowInvalid:
+                yield name
 
 
 def _job_id(record: Record) -> str:
     return record.job_id
 
 
-def _as_text(data: pa.Array) -> pa.Array:
+def _as_text(data: Sequence[bytes]) -> pa.Array:
     """Return bytes as text; what is no UTF-8, which only damage brings about, with marks in its place."""
     try:
-        return data.cast(_TEXT)
+        return pa.array(data, pa.binary()).cast(_TEXT)
     except pa.ArrowInvalid:
-        return pa.array([one.as_py().decode(errors="replace") for one in data], _TEXT)
+        return pa.array([one.decode(errors="replace") for one in data], _TEXT)
 
 
-def _pages(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    page: list[Any] = []
-    for record in records:
-        page.append(record)
-        if len(page) == size:
-            yield page
-            page = []
-    if page:
+def _pages(records: Iterable[T], size: int) -> Iterator[list[T]]:
+    left = iter(records)
+    while page := list(islice(left, size)):
         yield page
 
 
-def _batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(rows: Iterable[Any], columns: Columns) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([(name, kind) for name, (kind, _) in columns.items()])
     for page in _pages(rows, BATCH):
-        columns = zip(*page, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = [pa.array(map(of, page), kind) for kind, of in columns.values()]
         yield pa.record_batch(arrays, schema=schema)

@@ -26,7 +26,8 @@ from jobevents.testing.strategies import histories
 from projections.formats import exact_text, safe_text
 from projections.query import query, report
 from projections.reports import REPORTS
-from projections.tables import BATCH, attempts_of
+from projections.starts import starts_of
+from projections.tables import BATCH
 from tests.cli import CommandLine
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.histories import AT, make, queued
@@ -142,7 +143,7 @@ def test_how_attempts_end(jobs: Jobs) -> None:
         ("lost", 60_000, 540_000, "w2", ""),
         ("succeeded", 60_000, 540_000, "w3", ""),
     ] == [tuple(one.values()) for one in found]
-    assert found == [{key: getattr(one, key) for key in found[0]} for one in attempts_of(jobs.log.read("a"))]
+    assert found == [{key: getattr(one, key) for key in found[0]} for one in starts_of(jobs.log.read("a"))]
 
 
 @pytest.fixture
@@ -366,6 +367,48 @@ def test_a_query_may_be_explained(jobs: Jobs, how: str) -> None:
     [plan] = rows(jobs, f"{how} SELECT count(*) FROM jobs")
 
     assert "ARROW_SCAN" in plan["explain_value"].upper()
+
+
+@pytest.mark.parametrize(
+    ("table", "where"),
+    [
+        ("events", "cursor > 5 AND cursor <= 20"),
+        ("events", "type = 'JobStarted' OR version = 1"),
+        ("events", "type <> 'JobQueued' AND job_id IN ('render-0', 'mix-1')"),
+        ("events", "written_at >= TIMESTAMPTZ '2026-07-26 23:00:00+00' AND actor = ''"),
+        ("events", "data ->> '$.start' = '2'"),
+        ("events", "damaged IS NULL"),
+        ("jobs", "state = 'running' AND started_at < TIMESTAMPTZ '2026-07-27 00:00:00+00'"),
+        ("jobs", "finished_at IS NULL OR duration_ms BETWEEN 120000 AND 180000"),
+        ("jobs", "NOT external AND progress IS NULL AND name LIKE 'm%'"),
+        ("jobs", "params ->> '$.song' IS NULL AND refused = 1"),
+        ("jobs", "deadline IS NOT NULL"),
+        ("attempts", "outcome IN ('failed', 'lost') AND waited_ms < 60000"),
+        ("attempts", "late OR error_kind = 'OSError' AND ended_at > TIMESTAMPTZ '2026-07-26 23:59:00+00'"),
+        ("attempts", "error IS DISTINCT FROM 'boom' AND start >= 2"),
+    ],
+)
+def test_what_a_query_asks_for_is_what_it_is_given(history: Jobs, table: str, where: str) -> None:
+    """Rows and columns that are left out before they are made are those that the whole table would have lost, too."""
+    whole = rows(
+        history, f"WITH t AS MATERIALIZED (SELECT * FROM {table}) SELECT job_id FROM t WHERE {where} ORDER BY 1"
+    )
+
+    assert whole == rows(history, f"SELECT job_id FROM {table} WHERE {where} ORDER BY 1")
+    assert [{"n": len(whole)}] == rows(history, f"SELECT count(*) n FROM {table} WHERE {where}")
+
+
+def test_a_query_makes_nothing_that_it_does_not_name(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a history with a payload of any size, only what is asked for is read from the log."""
+    bring(jobs, "queued")
+    asked_for: list[set[str]] = []
+    columns = jobs.log.columns
+    monkeypatch.setattr(jobs.log, "columns", lambda names, **how: asked_for.append(set(names)) or columns(names, **how))
+
+    rows(jobs, "SELECT type, count(*) FROM events WHERE version > 0 GROUP BY ALL")
+    rows(jobs, "SELECT max(written_at) FROM events")
+
+    assert [{"type", "version"}, {"data"}] == asked_for
 
 
 def test_a_query_that_is_larger_than_memory_goes_to_disk(jobs: Jobs) -> None:

@@ -15,7 +15,7 @@ from tests.clock import START, Clock
 
 
 def starts(jobs: Jobs, job_id: str) -> list[Start]:
-    return starts_of(jobs.history(job_id))
+    return starts_of(jobs.history(job_id))[::-1]
 
 
 def test_no_start(jobs: Jobs) -> None:
@@ -107,7 +107,7 @@ def test_what_came_too_late_is_told() -> None:
         event(JobFailed, 4, start=2, error="x"),
     ]
 
-    second, first = starts_of(events)
+    first, second = starts_of(events)
 
     assert ("JobSucceeded", "JobStarted") == (first.refused, first.ended_by)
     assert ("", "JobFailed") == (second.refused, second.ended_by)

@@ -41,11 +41,11 @@ from jobevents.desk import Desk
 from jobevents.errors import AppendUnknown, Corrupt, InvalidValue, JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
-from jobevents.log import NO_HEADS, Record
+from jobevents.log import COLUMNS, NO_HEADS, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
-_SCAN = f"SELECT notification_id, {EVENT} FROM {EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
+_COLUMN = dict(zip(COLUMNS, EVENT.split(", "), strict=True))
 _BY_JOB = (
     f"SELECT notification_id, {EVENT} FROM {EVENTS} "
     "WHERE (originator_id, originator_version, notification_id) > (%s, %s, %s) "
@@ -274,9 +274,11 @@ class PostgresRecorder(PostgresProcessRecorder):
         statement += " ORDER BY notification_id LIMIT %s"
         return [Notification(*row) for row in self.database.query(statement, [*values, limit])]
 
-    def select_records(self, position: int, limit: int) -> list[Record]:
-        """Return the events after a position in commit order, as a scan hands them out: no Notification in between."""
-        return [Record(str(row[0]), *row[1:]) for row in self.database.query(_SCAN, (position, limit))]
+    def select_columns(self, position: int, limit: int, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return of the events after a position in commit order their ids and these columns: no Notification in between."""
+        wanted = ", ".join(("notification_id", *map(_COLUMN.__getitem__, columns)))
+        statement = f"SELECT {wanted} FROM {EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
+        return list(zip(*self.database.query(statement, (position, limit)), strict=True))
 
     def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
         """Yield the events of a job and of those after it, each job's together."""

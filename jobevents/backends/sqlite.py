@@ -37,7 +37,7 @@ from jobevents.desk import Desk
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
-from jobevents.log import NO_HEADS, Head, Record
+from jobevents.log import COLUMNS, NO_HEADS, Head, Record
 from jobevents.store import LogTable, RunTable
 from jobevents.workers import Leases
 
@@ -47,12 +47,13 @@ _FIRST = (  # no state, which the table refuses, where later ones are there: the
     "THEN ? END)"
 )
 _EVENT = "originator_id, originator_version, topic, state"
+_TOGETHER = 256  # rows that are tuples at once: the collector looks after 700 (gc.get_threshold)
+_COLUMN = dict(zip(COLUMNS, _EVENT.split(", "), strict=True))
 _FOLLOW = (  # no state, which the table refuses, unless the event before is there with its chain: one statement for both
     f'{_INTO} (?, ?, ?, (SELECT ? FROM "{EVENTS}" WHERE originator_id = ? AND originator_version = ? '
     f"AND substr(state, -{codec.TAIL}) = ?))"
 )
 _NEXT = f"{_INTO} (?, ?, ?, ?)"
-_SCAN = f'SELECT notification_id, {_EVENT} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
 _BY_JOB = (  # whatever somebody's UPDATE has made of the bytes: a proof must be able to say so
     "SELECT notification_id, originator_id, originator_version, topic, coalesce(CAST(state AS BLOB), x'') "
     f'FROM "{EVENTS}" '
@@ -253,9 +254,11 @@ class SqliteRecorder(SQLiteProcessRecorder):
         statement += " ORDER BY notification_id LIMIT ?"
         return [Notification(*row) for row in self.file.query(statement, [*values, limit])]
 
-    def select_records(self, position: int, limit: int) -> list[Record]:
-        """Return the events after a position in commit order, as a scan hands them out: no Notification in between."""
-        return [Record(str(row[0]), *row[1:]) for row in self.file.query(_SCAN, (position, limit))]
+    def select_columns(self, position: int, limit: int, columns: Sequence[str]) -> list[list[Any]]:
+        """Return of the events after a position in commit order their ids and these columns: no Notification in between."""
+        wanted = ", ".join(("notification_id", *map(_COLUMN.__getitem__, columns)))
+        statement = f'SELECT {wanted} FROM "{EVENTS}" WHERE notification_id > ? ORDER BY notification_id LIMIT ?'
+        return self.file.read(lambda cursor: _by_column(cursor.execute(statement, (position, limit))))
 
     def iter_by_job(self, start: str, batch: int) -> Iterator[Record]:
         """Yield the events of a job and of those after it, each job's together."""
@@ -317,6 +320,15 @@ class SqliteRecorder(SQLiteProcessRecorder):
             tail.stop()
         self._wake.close()
         self.file.close()
+
+
+def _by_column(cursor: sqlite3.Cursor) -> list[list[Any]]:
+    """Return all rows, column by column: so few tuples at a time that the garbage collector does not go through them."""
+    columns: list[list[Any]] = [[] for _ in cursor.description]
+    while rows := cursor.fetchmany(_TOGETHER):
+        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+            column += values
+    return columns
 
 
 def ddl(tables: Sequence[str] = DEFAULT_TABLES) -> str:

@@ -66,6 +66,25 @@ class LogFeeds:
         assert list(log.scan()) == list(log.scan(batch=batch))
 
     @pytest.mark.parametrize("batch", [1, 4, 500])
+    @pytest.mark.parametrize("names", [(), ("data",), ("type", "job_id"), ("job_id", "version", "type", "data")])
+    def test_columns_are_those_of_a_scan(self, log: EventLog, names: tuple[str, ...], batch: int) -> None:
+        """Read column by column up to any place, events are those of a scan, and nothing of what comes after it."""
+        if not self.ordered:
+            pytest.skip("this log has no order across jobs")
+        assert [] == list(log.columns(names, until=100, batch=batch))
+        fill(log)
+        records = list(log.scan())
+
+        for count, last in enumerate(records, 1):
+            found = [
+                row
+                for page in log.columns(names, until=int(last.cursor), batch=batch)
+                for row in zip(*page, strict=True)
+            ]
+
+            assert [(int(one.cursor), *(getattr(one, name) for name in names)) for one in records[:count]] == found
+
+    @pytest.mark.parametrize("batch", [1, 4, 500])
     @pytest.mark.parametrize("limit", [0, 1, 3, 4, 6, 100])
     def test_scan_with_a_limit(self, log: EventLog, limit: int, batch: int) -> None:
         """A scan ends after `limit` events, however they are read."""

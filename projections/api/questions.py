@@ -159,7 +159,7 @@ class Questions:
         Raises: as `events`.
         """
         events = self.jobs.history(job_id)
-        return StartList(starts_of(events), self.losses.of(fold(events)))
+        return StartList(starts_of(events)[::-1], self.losses.of(fold(events)))
 
     def logs(self, job_id: str, after_seq: int, limit: int) -> LogLines:
         """Return a job's next log lines.

@@ -70,7 +70,7 @@ def show(desk: Desk, given: Given) -> Reply:
     told, now = events[:at], questions.jobs.emitter.clock()
     job = fold(told)
     moment = told[-1].at if is_past else now
-    starts = starts_of(told)
+    starts = starts_of(told)[::-1]
     rows = history.rows_of(told, is_compact=view == "compact", with_json=view == "json")
     is_masked = not is_past and job.state != DELETED and questions.hides_params(job_id)
     buttons = actions.of_job(job, given.caller, THERE, is_past=is_past, is_masked=is_masked)
