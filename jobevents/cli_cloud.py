@@ -83,6 +83,8 @@ def _print_condition(condition: "Condition", as_json: bool) -> None:
         return
     through = condition.complete_through.isoformat(timespec="seconds") if condition.complete_through else "not known"
     console.out.print(f"complete through {through}, {condition.waiting} events not stored", soft_wrap=True)
+    for what in (*condition.problems, *condition.held_up):
+        console.out.print(f"{condition.state}: {what}", soft_wrap=True, markup=False)
     for name, count in sorted(condition.counts.items()):
         console.out.print(f"{name}: {count}", soft_wrap=True)
 

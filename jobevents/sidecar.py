@@ -91,8 +91,12 @@ def write_record(path: Path, record: Record, unfinished: Path) -> None:
     except FileNotFoundError:
         in_place = None
     beside = _Beside((record,) if in_place is None else (record, in_place))
-    files.write_new(unfinished, msgspec.json.encode(beside))
-    files.replace(unfinished, _record_path(path))
+    try:
+        files.write_new(unfinished, msgspec.json.encode(beside))
+        files.replace(unfinished, _record_path(path))
+    except OSError:
+        unfinished.unlink(missing_ok=True)  # a full disk has no room for half of a record
+        raise
 
 
 def remove_record(path: Path) -> None:

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class HealthServer:
-    """Answers `GET /healthz` with 200 or 503 and the condition as JSON, `GET /metrics` with the counters as Prometheus text."""
+    """Answers `GET /healthz` with the condition as JSON, 503 when it is bad; `GET /metrics` with counters as Prometheus text."""
 
     def __init__(self, condition: Callable[[], Condition], *, host: str = "0.0.0.0", port: int = 8080) -> None:  # noqa: S104
         """Listen; port 0 takes a free one.
@@ -65,6 +65,7 @@ def _metrics(condition: Condition) -> str:
     ]
     gauges = {
         "projector_ok": int(condition.ok),
+        "projector_degraded": int(condition.state == "degraded"),
         "projector_waiting_events": condition.waiting,
         "projector_swept_seconds": condition.swept_s,
         "projector_complete_through_seconds": condition.complete_through and condition.complete_through.timestamp(),

@@ -8,8 +8,9 @@ two that work on one job are right, only dearer.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import msgspec
 
@@ -26,14 +27,18 @@ CYCLE_S = 7200.0  # without a completed cycle of the sweep for so long is bad
 TROUBLE_S = 120.0  # of the bus, or of a view, for so long is bad
 QUIET_PULLS = 3  # without a message: nothing more waits in the subscription
 
+State = Literal["ok", "degraded", "bad"]  # degraded: something is held up and tried again; nothing is lost
+
 logger = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """How the service is."""
 
-    ok: bool
-    problems: list[str]  # what is bad, each with what holds it up; empty when it is well
+    ok: bool  # not bad: an outage that passes by itself is no reason to start it anew
+    state: State
+    problems: list[str]  # what is bad, each with what holds it up; empty unless it is
+    held_up: list[str]  # what is tried again just now, each with why, and has not lasted long enough to be bad
     positions: dict[str, int]  # of each view: how many of the events that came to this process are stored
     waiting: int  # events found by hints and sweep, and not stored in every view
     complete_through: Instant | None  # every event before it is in the views; None: not known yet
@@ -153,10 +158,13 @@ class ProjectorService:
         problems = []
         if now - (self._began if cycled_at is None else cycled_at) > CYCLE_S:
             problems.append(f"no cycle of the sweep was completed for {CYCLE_S / 3600:.0f} hours")
-        problems += self._lasting.of(self._troubles(), now)
+        lasting, held_up = self._lasting.of(self._troubles(), now)
+        problems += lasting
         return Condition(
             ok=not problems,
+            state=_state(problems, held_up),
             problems=problems,
+            held_up=held_up,
             positions=self._projector.positions(),
             waiting=self._inflow.depth(),
             complete_through=self._sweeper.complete_through(),
@@ -209,10 +217,12 @@ class FollowerHealth:
 
     def __call__(self) -> Condition:
         """Return how it is. Reads nothing."""
-        problems = self._lasting.of(self._projector.troubles(), self._monotonic())
+        problems, held_up = self._lasting.of(self._projector.troubles(), self._monotonic())
         return Condition(
             ok=not problems,
+            state=_state(problems, held_up),
             problems=problems,
+            held_up=held_up,
             positions=self._projector.positions(),
             waiting=0,
             complete_through=None,
@@ -221,17 +231,22 @@ class FollowerHealth:
         )
 
 
+def _state(problems: Sequence[str], held_up: Sequence[str]) -> State:
+    return "bad" if problems else "degraded" if held_up else "ok"
+
+
 class _Lasting:
-    """Troubles that have lasted so long that somebody has to know."""
+    """Troubles, and since when each has lasted: after two minutes somebody has to know."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def of(self, troubles: dict[str, Exception | None], now: float) -> list[str]:
-        """Return what has been held up for two minutes, each with its reason."""
+    def of(self, troubles: dict[str, Exception | None], now: float) -> tuple[list[str], list[str]]:
+        """Return what has been held up for two minutes and what for less, each with its reason."""
         self._since = {what: self._since.get(what, now) for what, error in troubles.items() if error is not None}
-        return [
-            f"{what} held up by {clean_text(f'{type(troubles[what]).__name__}: {troubles[what]}', 500)}"
-            for what, since in self._since.items()
-            if now - since > TROUBLE_S
-        ]
+        lasting: list[str] = []
+        held_up: list[str] = []
+        for what, since in self._since.items():
+            reason = clean_text(f"{type(troubles[what]).__name__}: {troubles[what]}", 500)
+            (lasting if now - since > TROUBLE_S else held_up).append(f"{what} held up by {reason}")
+        return lasting, held_up

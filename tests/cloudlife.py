@@ -2,22 +2,26 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from jobevents import codec, status
 from jobevents.backoff import Backoff
+from jobevents.blobs import Blob
 from jobevents.bus import notice_of
 from jobevents.cloud import Bucket
 from jobevents.emit import Emitter
 from jobevents.errors import JobEventsError, NotFound
-from jobevents.events import Event
+from jobevents.events import Event, JobDeleted, TransitionRefused
 from jobevents.job import DELETED, Job, fold
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
 from jobevents.records import status_bytes, status_name
 from jobevents.status import State, Status
+from jobevents.times import to_datetime
 from projections.adoption import Adoption
 from projections.arrears import Arrears
 from projections.hints import Hints
@@ -205,6 +209,8 @@ class Life:
             silent = [event.version for event in history if (job_id, event.version) not in world.heard]
             if silent:
                 raise Broken(f"an independent subscriber never got job_id={job_id} versions={silent}")
+        for name, blob in world.replaced:
+            self._judge_replaced(name, blob, events)
         living = sorted(job_id for job_id, history in events.items() if fold(history).state != DELETED)
         indexed = sorted(self._indexed())
         if indexed != living:
@@ -232,6 +238,17 @@ class Life:
             return  # nobody looks at a job that has ended until something happens to it, or `verify` is asked
         if found != expected:
             raise Broken(f"a status is not the fold of the log job_id={job_id} found={found!r} expected={expected!r}")
+
+    def _judge_replaced(self, name: str, blob: Blob, events: Mapping[str, Sequence[Event]]) -> None:
+        """What another service wrote is a fact, told before ours took its place; or it is refused, or of a job's past."""
+        record = status.decode(blob.data)
+        history = events[record.job_id]
+        told = [event for event in history if event.actor == "foreign"]
+        if any(record.title in str(msgspec.to_builtins(event)) for event in told):
+            return
+        is_refused = any(isinstance(event, TransitionRefused | JobDeleted) for event in history)
+        if not is_refused and to_datetime(record.updated_at) >= history[0].at:
+            raise Broken(f"a foreign record was replaced in silence name={name} record={blob.data!r}")
 
     def _events(self) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {}

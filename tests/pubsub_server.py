@@ -3,6 +3,7 @@
 At least once, no order promised, no persistence. What it cannot do fails the call with UNIMPLEMENTED.
 """
 
+import math
 import random
 import threading
 import time
@@ -122,6 +123,13 @@ class PubSubServer:
                 subscription.later = [(0.0, message) for _, message in subscription.later]
             self._changed.notify_all()
 
+    def expire(self) -> None:
+        """End every deadline now: whoever had pulled a message is taken for dead."""
+        with self._changed:
+            for subscription in self.subscriptions.values():
+                subscription.settle(math.inf)
+            self._changed.notify_all()
+
     def waiting(self, name: str) -> int:
         """Return how many messages of a subscription are not acknowledged."""
         with self._changed:
@@ -223,7 +231,7 @@ class PubSubServer:
             ready = list(found.ready)
             self.shuffle.shuffle(ready)
             found.ready = deque(ready)
-        taken = []
+        taken: list[Any] = []
         deadline_s = found.proto.ack_deadline_seconds or 10
         while found.ready and len(taken) < limit:
             message, attempt = found.ready.popleft()

@@ -154,6 +154,9 @@ class World:
         self.hub = getcurrent()
         self._queue: list[_Held] = []
         self._numbers = itertools.count()
+        self.replaced: list[
+            tuple[str, Blob]
+        ] = []  # names, and records of other services that a status of ours replaced
         self._written: dict[str, float] = {}  # name -> when
 
     def monotonic(self) -> float:
@@ -220,6 +223,8 @@ class World:
         if name.startswith("log/"):
             raise Broken(f"two events in one slot name={name}")
         was, now = (version_of(before), code_of(before)), (version_of(after), code_of(after))
+        if now[0] and not was[0]:
+            self.replaced.append((name, before))
         if was[0] and now[0] and now < was:
             raise Broken(f"a status went backwards name={name} from={was} to={now}")
 

@@ -1,8 +1,10 @@
 """The log on blobs through a bad day: each fault by its number in the protocol, and what is right."""
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +15,7 @@ from jobevents import codec
 from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.blobnames import Names, Slot
 from jobevents.backoff import Backoff
-from jobevents.blobs import MemoryBlobs
+from jobevents.blobs import FileBlobs, MemoryBlobs
 from jobevents.commands import Submission
 from jobevents.doctor import examine
 from jobevents.errors import (
@@ -24,12 +26,14 @@ from jobevents.errors import (
     Corrupt,
     Gone,
     InvalidValue,
+    JobEventsError,
     KeyTaken,
     NotFound,
     PermissionDenied,
     Unavailable,
 )
 from jobevents.events import TransitionRefused
+from jobevents.files import write_new
 from jobevents.jobs import Jobs
 from jobevents.store import JobLog, RunFilter
 from jobevents.testing import Clock, Died, FailingBlobs
@@ -352,6 +356,54 @@ def test_fault_19_payload_over_the_limit(jobs: Jobs, wire: Wire) -> None:
         jobs.submit("render", {"text": "x" * 70_000})
 
     assert [] == wire.calls
+
+
+class Disk:
+    """A disk on which nothing more fits from its n-th write on, until there is room: the half of a file is written."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self.writes = 0
+        self.is_cleared = False
+
+    def write_new(self, path: Path, data: bytes) -> None:
+        self.writes += 1
+        if self._at <= self.writes and not self.is_cleared:
+            write_new(path, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_new(path, data)
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+def test_fault_21_disk_full(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Wherever it fills up: a clean error that says why, what was acknowledged stays, and with room it goes on by itself."""
+    disk = Disk(at)
+    monkeypatch.setattr("jobevents.files.write_new", disk.write_new)
+    jobs = bucket_jobs(FileBlobs(tmp_path), clock, FakeTime())
+    steps: list[Callable[[], object]] = [
+        lambda: jobs.submit("render", {"song": 7}, id="a", key="k"),
+        lambda: jobs.cancel("a"),
+        lambda: write_status(jobs, "a"),
+        lambda: index(jobs),
+    ]
+    errors: list[JobEventsError] = []
+    for done, step in enumerate(steps):
+        try:
+            step()
+        except JobEventsError as error:
+            errors.append(error)
+            disk.is_cleared = True
+            kept = len(jobs.log.read("a")), min(done, 2)
+            step()
+
+    [error] = errors
+    assert kept[0] >= kept[1]
+    assert isinstance(error, AppendUnknown | Unavailable)
+    assert "No space left" in str(error.__cause__ or error)
+    assert ["JobQueued", "JobCanceled"] == kinds(jobs, "a")
+    assert is_sound(jobs, "a")
+    assert ["a"] == [run.id for run in jobs.store.list(RunFilter()).runs]
+    assert [] == list((tmp_path / ".blobs" / "unfinished").iterdir())
 
 
 ASKS: dict[str, tuple[str, str, Callable[[Jobs], object]]] = {

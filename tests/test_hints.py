@@ -50,6 +50,28 @@ class Pausing:
         return self._inner.put(name, data, **options)
 
 
+class Away:
+    """Blobs of a process that are refused, in whole or in part, for as long as there is an error."""
+
+    def __init__(self, inner: Blobs, *, methods: str, part: str) -> None:
+        self._inner = inner
+        self._methods = methods
+        self._part = part
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        if name not in self._methods.split():
+            return call
+
+        def asked(blob: str, *given: Any, **options: Any) -> Any:
+            if self.error is not None and self._part in blob:
+                raise self.error
+            return call(blob, *given, **options)
+
+        return asked
+
+
 class Sick:
     """A log that cannot be read now and then."""
 
@@ -132,6 +154,40 @@ def test_fault_03_a_lost_end_is_found_by_the_look_at_the_unfinished(world: Cloud
 
     assert world.is_right()
     assert world.events() == got()
+
+
+@pytest.mark.parametrize(
+    ("methods", "part", "said"),
+    [
+        pytest.param("get put delete list", "", "503 away", id="503 of everything"),
+        pytest.param("put", "status.json", "429 too many writes of one name", id="429 of statuses"),
+    ],
+)
+def test_fault_06_and_07_the_projector_is_degraded_and_loses_nothing(
+    world: Clouded, methods: str, part: str, said: str
+) -> None:
+    """A store that refuses for a minute: what waits is bounded, health says what is held up, and then all is right."""
+    away, sick = Away(world.blobs, methods=methods, part=part), Sick(world.jobs.log)
+    replica = world.replica(blobs=away, log=sick, most=30)
+    world.work("before")
+    replica.settle()
+    assert ("ok", []) == (replica.service.condition().state, replica.service.condition().held_up)
+
+    away.error = Unavailable(said)
+    sick.error = None if part else away.error
+    for second in range(60):
+        world.work(f"song-{second}")
+        replica.turn(1.0)
+        assert replica.inflow.depth() <= 30 + 4
+
+    condition = replica.service.condition()
+    assert (True, "degraded", []) == (condition.ok, condition.state, condition.problems)
+    assert any(said in one for one in condition.held_up)
+    away.error = sick.error = None
+    world.time.now += 60  # the longest pause of who tries again
+    replica.settle()
+    assert "ok" == replica.service.condition().state
+    assert world.is_right()
 
 
 def test_fault_08_pubsub_down_ten_minutes(world: Clouded) -> None:

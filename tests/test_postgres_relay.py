@@ -21,7 +21,7 @@ def url(postgres_url: str) -> str:
     return postgres_url
 
 
-def test_writers_of_many_connections_skip_nothing(url: str, bus: InProcessBus) -> None:
+def test_prj_03_writers_of_many_connections_skip_nothing(url: str, bus: InProcessBus) -> None:
     """PRJ-03: whoever commits late, the place does not pass over what is not there yet."""
     with connect(url, bus=bus) as one, connect(url, bus=bus) as other:
         threads = [

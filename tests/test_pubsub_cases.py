@@ -141,6 +141,30 @@ def test_prj_09_what_this_version_does_not_know(world: Clouded) -> None:
     assert {"paused"} == {entry.parked.job_id for entry in list_parked(world.blobs)}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"job": "song", "state": "succeeded", "percent": 100}, id="flat, without type and version"),
+        pytest.param(
+            {"type": "JobQueued", "job_id": "song", "version": 1, "id": "x", "name": "render"}, id="without a time"
+        ),
+    ],
+)
+def test_prj_10_an_older_layout_is_not_read_as_nothing(world: Clouded, body: dict[str, Any]) -> None:
+    """PRJ-10: an event of another layout parks its job by its id and shows nothing of it, never a job without a state."""
+    replica = world.replica()
+    data = msgspec.json.encode(body)
+    world.blobs.put(f"{world.jobs.log.recorder.names.history('song')}{1:010d}.json", data)  # type: ignore[attr-defined]  # of objects
+    world.bus.publisher().publish([notice("song", 1, "JobQueued", data)])
+    world.work("plain")
+
+    replica.settle()
+
+    assert ["song"] == [entry.parked.job_id for entry in list_parked(world.blobs, view="status")]
+    assert world.stored("song") is None
+    assert ["plain"] == world.indexed()
+
+
 def test_prj_12_a_rebuild_publishes_nothing(tmp_path: Path) -> None:
     """PRJ-12: making the views anew sends no message."""
     bus = InProcessBus()

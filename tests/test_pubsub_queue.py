@@ -1,5 +1,6 @@
 """A queue of runs on Pub/Sub, over the stand-in: the contract as one process sees it, and what several have between them."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,7 +16,7 @@ from jobevents.testing.clock import Clock
 from jobevents.testing.runs import Elapse, run
 from jobevents.wiring import connect
 from tests.pubsub_server import PubSubServer
-from tests.runners import Runners
+from tests.runners import Gate, Runners
 
 pytest_plugins = ("tests.pubsub",)
 pytestmark = pytest.mark.filterwarnings("ignore:a log in memory behind a queue")  # which is what these tests are about
@@ -164,3 +165,72 @@ def test_a_runner_works_off_jobs_by_it(
     assert {"succeeded"} == {job.state for job in ended}
     assert [1] * 30 == succeeded
     assert set(ids) == set(done)
+
+
+def test_del_02_a_lease_is_shorter_than_the_work(open_queue: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DEL-02: the worker lives and its message is kept from others, so nobody else begins, though three leases end meanwhile."""
+    monkeypatch.setattr("jobevents.runner.RESERVE_S", 0.05)
+    gate = Gate()
+    with connect("memory://", lease_s=0.3) as jobs:
+        runners = Runners(jobs, open_queue())
+        runners.registry.job("render")(gate)
+        for _ in range(2):
+            runners.start(queue=open_queue())
+        job_id = jobs.submit("render")
+        gate.wait_until_entered()
+
+        threading.Event().wait(1.0)  # three leases
+        gate.opened.set()
+        [job] = runners.ended(job_id)
+        runners.stop()
+
+    assert ("succeeded", 1, 1) == (job.state, job.starts, gate.calls)
+
+
+def test_del_12_a_job_that_kills_who_takes_it_is_given_up(
+    pubsub_server: PubSubServer, open_queue: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DEL-12: its message comes again each time; after its tries it has failed, and the others are run."""
+    monkeypatch.setattr("jobevents.runner.RESERVE_S", 0.05)
+    called: list[str] = []
+    registry = Registry()
+    registry.job("render", backoff=lambda attempt, job_id: 0.0)(lambda ctx: called.append(ctx.job_id))
+    with connect("memory://", lease_s=0.3) as jobs:
+        dying = open_queue()
+        JobRunner(jobs, registry, queue=dying)
+        poison, other = jobs.submit("render", max_attempts=3), jobs.submit("render")
+        for _ in range(3):
+            taken = dying.reserve(limit=5, timeout_s=0)  # one request, and no thread that pulls for a dead process
+            assert poison in [one.run.id for one in taken]
+            jobs.attempt(poison, deadline_s=0).__enter__()  # and the process is gone
+            dying.close()
+            pubsub_server.expire()
+            dying = open_queue()
+        dying.close()
+        runners = Runners(jobs, open_queue())
+        with JobRunner(jobs, registry, queue=runners.queue):
+            given_up, ran = runners.ended(poison, other)
+
+    assert ("failed", "WorkerLost", 3) == (given_up.state, given_up.error_kind, given_up.starts)
+    assert ("succeeded", [other]) == (ran.state, called)
+
+
+def test_del_14_a_job_that_was_not_enqueued_is_so_in_time(
+    pubsub_server: PubSubServer, open_queue: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DEL-14: Pub/Sub is away when it is submitted: the job is kept, its key answers with it, and it is run when it is back."""
+    monkeypatch.setattr("jobevents.runner.RESERVE_S", 0.05)
+    monkeypatch.setattr("jobevents.foreign.SWEEP_S", 0.05)
+    monkeypatch.setattr("jobevents.trouble.FIRST_S", 0.05)
+    registry = Registry()
+    registry.job("render")(lambda ctx: None)
+    with connect("memory://") as jobs:
+        runners = Runners(jobs, open_queue())
+        with JobRunner(jobs, registry, queue=runners.queue):
+            pubsub_server.unavailable()
+            job_id = jobs.submit("render", key="song-7")
+            assert job_id == jobs.submit("render", key="song-7")
+            pubsub_server.unavailable(False)
+            [job] = runners.ended(job_id)
+
+    assert ("succeeded", 1) == (job.state, job.starts)

@@ -14,6 +14,7 @@ import pytest
 
 from jobevents.backends.blobnames import Slot
 from jobevents.errors import Conflict, Unavailable
+from projections.adoption import Adopted
 from projections.statuswriter import Shown, Stored
 from tests.cloudlife import Life
 from tests.simulation import Broken, SimBlobs
@@ -106,6 +107,16 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "compare-and-swap of statuses in the store": {"tests.simulation.SimBlobs.put": _unenforced("jobs/")},
     "the generation of a status": {"projections.statuswriter.StatusWriter._write": _write_without_generation},
     "the version of a status": {"projections.statuswriter.StatusWriter._supersedes": lambda *_: True},
+    "the version of the code": {
+        "projections.statuswriter.StatusWriter._supersedes": lambda _, job, stored: job.version >= stored.version
+    },
+    "taking what other services wrote into the log": {
+        "projections.adoption.Adoption.record": lambda _, job, blob, was_ours: Adopted(job)
+    },
+    "looking behind the last version of the unfinished": {
+        "projections.sweeper.Sweeper.look_at_unfinished": lambda _: 0
+    },
+    "going through the whole log": {"projections.sweeper.Sweeper._sweep_part": lambda *_: 0},
     "publishing what no message told of": {"projections.inlet.Inlet._tell": lambda *_: None},
     "up to where a status says that it was told": {"projections.mending.told_of": lambda _: 10**6},
     "writing down what is owed to the bus": {
