@@ -119,6 +119,12 @@ class Crew:
             self._is_hurried = True
             self._changed.notify_all()
 
+    @property
+    def busy(self) -> int:
+        """How many runs are under way here."""
+        with self._changed:
+            return self._busy
+
     def _is_idle(self) -> bool:
         return not self._busy and not self._ready
 

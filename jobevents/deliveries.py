@@ -96,7 +96,9 @@ class Deliveries:
         self._under_way = 0
         self._is_closed = False
         self._looking: threading.Thread | None = None
-        self._trouble = Trouble("jobs cannot be delivered", logger, monotonic=monotonic)
+        self._trouble = Trouble(
+            "running delivered jobs", logger, again="each is asked to come again", monotonic=monotonic
+        )
         self._watch = Watch(self._give_up, is_canceled=lambda one: one.attempt.canceled, monotonic=monotonic)
         self._executor = Executor(
             jobs,

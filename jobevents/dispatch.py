@@ -83,7 +83,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._kept: dict[str, Task] = {}  # by job: the newest
         self._tried: LRU[str, tuple[datetime, float]] = LRU(TRIED)  # job -> due then, when it was tried
-        self._trouble = Trouble("jobs are not dispatched", logger, monotonic=self._monotonic)
+        self._trouble = Trouble("handing jobs to the task queue", logger, monotonic=self._monotonic)
         self._retry_at = 0.0
         self._passed_at = self._monotonic()
         self._place = ""  # where the last pass ended
@@ -148,7 +148,10 @@ class Dispatcher:
             if self._kept:
                 self._retry()
             if self._kept:
-                logger.warning("jobs wait to be dispatched count=%d: a later pass does it", len(self._kept))
+                logger.warning(
+                    "jobs are not handed to the task queue yet, which a later pass of any process does count=%d",
+                    len(self._kept),
+                )
         self._duty.resign()
 
     def _find(self, job_id: str, due: datetime | None, before: datetime) -> bool:
@@ -164,7 +167,11 @@ class Dispatcher:
         except JobEventsError as error:
             self._counts.add("dispatches_failed")
             self._tried[job_id] = due or before, self._monotonic()
-            logger.warning("waiting job cannot be read job_id=%s error=%s", job_id, error)
+            logger.warning(
+                "a job that waits for the task queue cannot be read, and is looked at again later job_id=%s error=%s",
+                job_id,
+                error,
+            )
             return False
         if not version:  # a record says that it waits: who wrote that has it delivered, too
             self._tried[job_id] = due_at(job), self._monotonic()

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 
 from jobevents.blobs import Blobs
+from jobevents.boundary import describe
 from jobevents.errors import JobEventsError
 from jobevents.lease import RoleLease
 from jobevents.telemetry import Counts
+from jobevents.trouble import traced
 from jobevents.workers import new_identity
 
 logger = logging.getLogger(__name__)
@@ -51,12 +53,20 @@ class Duty:
         try:
             if self._has_role():
                 make_pass()
-            self._is_failing = False
-        except Exception as error:  # noqa: BLE001  # the next pass does what this one could not
+            if self._is_failing:
+                self._is_failing = False
+                logger.warning("the %s makes its passes again", self._role)
+        except Exception as error:  # the next pass does what this one could not
             self._counts.add(f"{self._role}_passes_failed")
             if not self._is_failing:
                 self._is_failing = True
-                logger.warning("pass failed, the next tries again role=%s error=%s", self._role, error)
+                logger.warning(
+                    "a pass of the %s failed and is made again in %g s error=%s",
+                    self._role,
+                    self.interval_s,
+                    describe(error),
+                    exc_info=traced(error),
+                )
         return self.interval_s
 
     def resign(self) -> None:
@@ -66,7 +76,11 @@ class Duty:
             if role is not None:
                 role.release()
         except JobEventsError as error:
-            logger.info("role was not given up, it runs out role=%s error=%s", self._role, error)
+            logger.info(
+                "the role of the %s could not be given up: another process has it when its lease runs out error=%s",
+                self._role,
+                error,
+            )
 
     def _has_role(self) -> bool:
         """Take the role or keep it; where that cannot be found out, go on: two at once only cost more."""

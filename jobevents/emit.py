@@ -367,7 +367,12 @@ class Emitter:
             try:
                 observer(job, events)
             except Exception:  # the event is stored: what a view does with it is the view's trouble
-                logger.warning("observer failed job_id=%s version=%d", job.job_id, job.version, exc_info=True)
+                logger.warning(
+                    "an observer raised an error; the event is kept job_id=%s version=%d",
+                    job.job_id,
+                    job.version,
+                    exc_info=True,
+                )
         return Change(job, events)
 
     def cached(self, job_id: str) -> Job | None:

@@ -117,7 +117,18 @@ class Ending:
         job_id, tried = self._wanted.job_id, self._outcome.type
         if error is not None:
             self._counts.add("records_failed")
-            logger.warning("outcome not recorded outcome=%s job_id=%s error=%s", tried, job_id, error)
+            logger.warning(
+                "how an attempt ended could not be recorded: its job is given back, and run again if it has a try left "
+                "job_id=%s outcome=%s error=%s",
+                job_id,
+                tried,
+                error,
+            )
         elif change is not None and (not change.events or isinstance(change.events[-1], TransitionRefused)):
             self._counts.add("outcomes_refused")
-            logger.warning("outcome refused job_id=%s outcome=%s state=%s", job_id, tried, change.job.state)
+            logger.warning(
+                "how an attempt ended does not count: its job had gone on without it job_id=%s outcome=%s state=%s",
+                job_id,
+                tried,
+                change.job.state,
+            )

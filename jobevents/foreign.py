@@ -42,7 +42,7 @@ class QueueFeed:
         self._queue = queue
         self._brought: set[_Delivery] = set()
         self._lock = threading.Lock()
-        self._trouble = Trouble("runs cannot be brought to the queue", logger)
+        self._trouble = Trouble("bringing runs to the queue", logger)
 
     def __call__(self, job: Job, events: Sequence[Event]) -> None:
         """Bring a job that waits now, or take out one that will not be run."""
@@ -156,7 +156,7 @@ class StoreMirror:
         self._jobs = jobs
         self._store = store
         self._writing = threading.Lock()
-        self._trouble = Trouble("the store cannot be kept in step with the log", logger)
+        self._trouble = Trouble("keeping the store in step with the log", logger)
 
     def __call__(self, job: Job, events: Sequence[Event]) -> None:
         """Write the job's run as the log has it now; what cannot be written now is written with the job's next event."""

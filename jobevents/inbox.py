@@ -151,7 +151,11 @@ class Intake:
     def _refuse(self, parcel: Parcel, error: JobEventsError) -> None:
         self._inbox.refuse(parcel.place, str(error))
         self._counts.add("inbox_refused")
-        logger.warning("job cannot be brought from the inbox job_id=%s error=%s", parcel.job_id, error)
+        logger.warning(
+            "a job that was submitted in a transaction is refused: it will never run job_id=%s error=%s",
+            parcel.job_id,
+            error,
+        )
 
 
 def _skipped(event: Event, taken: KeyTaken) -> Event:

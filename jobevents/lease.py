@@ -74,7 +74,11 @@ class RoleLease:
             self._write(self._holder)
         except Conflict:
             if self.is_held:
-                logger.warning("lease was taken over by another role=%s holder=%s", self.name, self._holder)
+                logger.warning(
+                    "another process has taken over a role, this one stands by role=%s holder=%s",
+                    self.name,
+                    self._holder,
+                )
             self.is_held, self._generation = False, ""
             return False
         self.is_held = True

@@ -63,7 +63,9 @@ class TokenCheck:
         self._keys: Keys = {}
         self._fetched_at = self._tried_at = float("-inf")
         self._lock = threading.Lock()
-        self._trouble = Trouble("keys of tokens are not fetched", logger, monotonic=monotonic)
+        self._trouble = Trouble(
+            "fetching the keys of tokens", logger, again="the last ones are used meanwhile", monotonic=monotonic
+        )
 
     def __call__(self, token: str) -> Mapping[str, Any]:
         """Return the claims of a token (Any: JSON).

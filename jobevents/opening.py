@@ -195,7 +195,7 @@ def _check_at_start(blobs: Blobs, prefix: str) -> None:
     try:
         bad = [check for check in checks_of(blobs, prefix) if not check.is_well]
     except (Unavailable, PermissionDenied) as error:
-        logger.warning("bucket was not checked error=%s", error)
+        logger.warning("bucket was not checked, as it cannot be read now error=%s", error)
         return
     for check in bad:
         if check.is_fatal:

@@ -42,7 +42,7 @@ class Ticker:
         self._jobs = jobs
         self._definitions = [(one, one.schedule) for one in definitions if one.schedule is not None]
         self._last: dict[str, datetime] = {}  # last tick of each that was submitted, or that needs not be
-        self._trouble = Trouble("periodic jobs cannot be submitted", logger)
+        self._trouble = Trouble("submitting periodic jobs", logger)
 
     @property
     def is_needed(self) -> bool:
@@ -95,7 +95,10 @@ class Ticker:
             )
         except (Conflict, Gone) as error:
             logger.warning(
-                "tick was submitted otherwise job=%s tick=%s error=%s", definition.name, tick.isoformat(), error
+                "a periodic job was submitted by somebody else, or deleted, and is passed over job=%s tick=%s error=%s",
+                definition.name,
+                tick.isoformat(),
+                error,
             )
 
     def _known_tick(self, name: str) -> datetime | None:

@@ -18,10 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from jobevents.boundary import describe
 from jobevents.errors import Misconfigured, Unavailable
 from jobevents.pulse import Pulse
 from jobevents.store import Held
 from jobevents.telemetry import Counts
+from jobevents.trouble import traced
 from jobevents.workers import BEATS, LEASE_S, Lease, Leases, Sighting, new_identity
 
 IDLE_NAMES = 8  # identities without an attempt that keep their lease: a caller may name each of its requests a worker
@@ -186,7 +188,7 @@ class Presence:
             return self.lease_s / (4 * BEATS)
         if life.is_failing:
             life.is_failing = False
-            logger.info("leases are renewed again")
+            logger.info("this process renews its lease again, and lives on")
         return self.lease_s / BEATS
 
     def close(self) -> None:
@@ -251,7 +253,13 @@ class Presence:
         self._counts.add("lease_renewals_failed")
         if not life.is_failing:
             life.is_failing = True
-            logger.warning("leases are not renewed, which is tried again error=%s", error)
+            logger.warning(
+                "this process cannot renew its lease and tries again; %g s after the last renewal others take its jobs for lost "
+                "error=%s",
+                self.lease_s,
+                describe(error),
+                exc_info=traced(error),
+            )
 
 
 def _death(worker: str, seen: Mapping[str, Sighting]) -> Loss | None:

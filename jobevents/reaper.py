@@ -26,6 +26,11 @@ PAGE = 500  # running jobs in one read
 _STORE_TROUBLE = (Unavailable, AppendUnknown, PermissionDenied)
 
 logger = logging.getLogger(__name__)
+_BECAME = {
+    QUEUED: "it is queued for its next try",
+    FAILED: "it has failed, as no try was left",
+    CANCELED: "it is canceled, as was asked for before",
+}
 
 
 class Reaped(msgspec.Struct):
@@ -117,7 +122,9 @@ class Reaper:
             aside.add(held.job_id)
             if held.job_id not in self._aside:
                 self._counts.add("lost_jobs_set_aside")
-                logger.warning("lost job cannot be given back job_id=%s error=%s", held.job_id, error)
+                logger.warning(
+                    "a lost job cannot be given back and is left as it is job_id=%s error=%s", held.job_id, error
+                )
             return
         if not change.events:
             return
@@ -126,7 +133,9 @@ class Reaper:
         done.failed += state == FAILED
         done.canceled += state == CANCELED
         self._counts.add(f"lost_jobs_{state}")
-        logger.warning("lost job was given back job_id=%s state=%s why=%s", held.job_id, state, why)
+        logger.warning(
+            "a job was lost: %s job_id=%s why=%s", _BECAME.get(state, f"it is {state} now"), held.job_id, why
+        )
 
     def _drop_dead(self) -> int:
         """Remove the leases of dead workers: what they held is given back."""

@@ -93,9 +93,19 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
             wait_s = float(self.backoff(attempt + 1, job_id))
             if math.isfinite(wait_s) and wait_s >= 0:
                 return wait_s
-            logger.warning("backoff is no time job=%s attempt=%d seconds=%s", self.name, attempt + 1, wait_s)
+            logger.warning(
+                "a backoff gave no number of seconds, the usual wait is taken job=%s attempt=%d seconds=%s",
+                self.name,
+                attempt + 1,
+                wait_s,
+            )
         except Exception:  # the user's code: what it is about, a failed try, must be recorded
-            logger.warning("backoff failed job=%s attempt=%d", self.name, attempt + 1, exc_info=True)
+            logger.warning(
+                "a backoff raised an error, the usual wait is taken job=%s attempt=%d",
+                self.name,
+                attempt + 1,
+                exc_info=True,
+            )
         return Exponential()(attempt + 1)
 
 

@@ -97,7 +97,7 @@ class Relay:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._was_ours = False  # the role, when the thread ended
-        self._trouble = Trouble(f"events not relayed to={self._name}", logger, monotonic=self._monotonic)
+        self._trouble = Trouble(f"sending events to {self._name}", logger, monotonic=self._monotonic)
 
     def __call__(self, job: Job, events: Sequence[Event]) -> None:
         """Take notice of an append of this process."""

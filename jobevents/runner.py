@@ -110,8 +110,8 @@ class JobRunner:
             monotonic=monotonic,
         )
         self._crew = Crew(workers, self._work, self._record, ahead=prefetch, monotonic=monotonic)
-        self._reserving = Trouble("runs cannot be reserved", logger)
-        self._working = Trouble("runs cannot be worked on", logger)
+        self._reserving = Trouble("reserving runs", logger)
+        self._working = Trouble("starting and ending runs", logger)
         self._lock = threading.Lock()
         self._is_started = False
         self._stopping = threading.Event()
@@ -188,9 +188,15 @@ class JobRunner:
             self._hand_back(reservation)
         for pulse in self._pulses:
             pulse.stop()
-        if not self._crew.wait_until_idle(self._grace_s if grace_s is None else grace_s):
+        grace_s = self._grace_s if grace_s is None else grace_s
+        logger.info("stopping: nothing new is begun, handlers may take %g s more count=%d", grace_s, self._crew.busy)
+        if not self._crew.wait_until_idle(grace_s):
+            logger.info("handlers are asked to stop now count=%d", self._crew.busy)
             self._watch.ask_all(Stop.SHUTDOWN)
             if not self._crew.wait_until_idle(self._stop_grace_s):
+                logger.warning(
+                    "handlers do not stop: their jobs are queued again, with the same try count=%d", self._crew.busy
+                )
                 self._watch.give_up_all()
                 self._crew.wait_until_idle(RECORD_S, patiently=True)
         self._finish()
@@ -201,6 +207,7 @@ class JobRunner:
             thread.join(STOP_GRACE_S + RESERVE_S)
         self._executor.leave_loop()
         logging.getLogger().removeHandler(self._records)
+        logger.info("stopped")
         self._ended.set()
 
     def hurry(self) -> None:
@@ -263,7 +270,7 @@ class JobRunner:
             try:
                 found = self._queue.reserve(self._queues, limit=limit, timeout_s=RESERVE_S)
             except QueueClosed:
-                logger.warning("the queue was closed, which stops the runner")
+                logger.warning("the queue was closed: the runner stops")
                 threading.Thread(target=self.stop, name="jobevents-stop", daemon=True).start()
                 return
             except Exception as error:  # noqa: BLE001  # also a queue of the user's: it is asked again, later

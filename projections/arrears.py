@@ -54,7 +54,7 @@ class Arrears:
         self._settled = f"{root}ctl/v1/published/"
         self._counts = counts
         self._monotonic = monotonic
-        self._trouble = Trouble("events of which no message came are not published", logger, monotonic=monotonic)
+        self._trouble = Trouble("publishing events of which no message came", logger, monotonic=monotonic)
         self._retry_at = 0.0
 
     def publish(self, records: Sequence[Record]) -> None:

@@ -80,7 +80,7 @@ class Hints:
         self._held: list[tuple[int, int, list[Delivery]]] = []  # by place: acknowledged when that is stored
         self._numbers = itertools.count()
         self._retry_at = 0.0
-        self._trouble = Trouble("messages are not looked into", logger, monotonic=monotonic)
+        self._trouble = Trouble("looking into messages", logger, monotonic=monotonic)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="jobevents-hints")
 
     def step(self, wait_s: float = PULL_S) -> int:

@@ -86,4 +86,9 @@ class InlineStatus:
         try:
             self._writer.save(self._writer.show(job, is_new=job.version == 1))
         except JobEventsError as error:
-            logger.warning("status not written job_id=%s version=%d error=%s", job.job_id, job.version, error)
+            logger.warning(
+                "status not written, the job's next event tries again job_id=%s version=%d error=%s",
+                job.job_id,
+                job.version,
+                error,
+            )

@@ -63,7 +63,7 @@ class Lane:
         self.view = view
         self.taken = 0  # position up to which the view was given everything
         self.stored = 0  # position up to which the view says that it has stored everything
-        self.recovery = Recovery(f"view {view.name}", counts, monotonic=monotonic)
+        self.recovery = Recovery(f"the view {view.name}", counts, monotonic=monotonic)
         self.is_active = False  # joined, and ours by lease
         self.parked = ParkedJobs(blobs, prefix, view.name, clock=clock)
         self.health = HealthRecord(
@@ -273,7 +273,8 @@ class Lane:
             return False
         self._counts.add("parked")
         logger.error(
-            "job is parked view=%s job_id=%s version=%d error=%s: %s",
+            "a job is parked: the view goes on without its events from here on, see jobevents parked list "
+            "view=%s job_id=%s version=%d error=%s: %s",
             self.view.name,
             record.job_id,
             record.version,

@@ -98,7 +98,7 @@ class Projector:
         self._wait = wait or self._woken.wait
         self._folder = Folder(log, recall=recall)
         counts = counts or Counts()
-        self._reading = Recovery("log", counts, monotonic=monotonic)
+        self._reading = Recovery("the projector's reading of the log", counts, monotonic=monotonic)
         self._lanes = [
             Lane(
                 view,

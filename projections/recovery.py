@@ -53,7 +53,9 @@ class Recovery:
         if self.error is None:
             self._since = self._monotonic()
         if type(self.error) is not type(error):
-            logger.warning("projector is held up by=%s error=%s: %s", self._what, type(error).__name__, error)
+            logger.warning(
+                "%s is held up, and tries again until it works error=%s: %s", self._what, type(error).__name__, error
+            )
         self.error = error
         if self.is_loud:
             self._counts.add("projector_refused")
@@ -65,7 +67,7 @@ class Recovery:
     def succeeded(self) -> None:
         """Take notice that it works."""
         if self.error is not None:
-            logger.warning("projector goes on by=%s after_s=%.1f", self._what, self.lasts_s)
+            logger.warning("%s goes on after %.1f s", self._what, self.lasts_s)
             self.error = None
             self._tries = self._backoff.start()
 

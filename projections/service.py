@@ -107,7 +107,8 @@ class ProjectorService:
         if projecting.is_alive():
             self._counts.add("stopped_unstored")
             logger.warning(
-                "not everything was stored before the end: it is delivered again waiting=%d", self._inflow.depth()
+                "not everything was stored before the end: what waits is delivered again waiting=%d",
+                self._inflow.depth(),
             )
         if self._hints is not None:
             self._hints.close()

@@ -138,7 +138,7 @@ class Sweeper:
         self._counts = counts
         self._monotonic = monotonic
         self._sleep = sleep
-        self._recovery = Recovery("sweep", counts, monotonic=monotonic)
+        self._recovery = Recovery("the sweep", counts, monotonic=monotonic)
         self._pool = ThreadPoolExecutor(self._terms.threads, thread_name_prefix="jobevents-sweep")
         self._is_ours = lease is None
         self._beat_at = 0.0
@@ -323,7 +323,7 @@ class Sweeper:
         dropped = self._parts.drop_ghosts(job_id)
         if dropped:
             self._counts.add("ghosts_dropped", dropped)
-            logger.warning("events landed below the floor of their job, they are removed job_id=%s", job_id)
+            logger.warning("events of an erased job came after all, and are removed job_id=%s", job_id)
 
     def _look_at(self, one: tuple[str, int]) -> int:
         job_id, version = one
@@ -355,7 +355,7 @@ class Sweeper:
             try:
                 self.standing = msgspec.json.decode(blob.data, type=Standing)
             except (msgspec.MsgspecError, RecursionError):
-                logger.warning("standing of the sweep cannot be read, it begins anew name=%s", self._name)
+                logger.warning("how far the sweep was cannot be read: it begins anew name=%s", self._name)
                 self.standing = Standing()
         self._is_loaded = True
 

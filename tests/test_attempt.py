@@ -861,7 +861,10 @@ def test_an_outcome_that_cannot_be_recorded_is_warned_of(
         stack.enter_context(recorder.refusing())
 
     assert "running" == jobs.get(job_id).state
-    assert f"outcome not recorded outcome=JobSucceeded job_id={job_id}" in caplog.text
+    assert (
+        f"could not be recorded: its job is given back, and run again if it has a try left job_id={job_id}"
+        in caplog.text
+    )
 
 
 def test_strict_raises_when_the_outcome_cannot_be_recorded(failing: tuple[Jobs, FailingRecorder]) -> None:

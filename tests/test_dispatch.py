@@ -132,7 +132,7 @@ def test_a_task_queue_that_is_away_fails_no_submit(
         ids = [served.submit("render", external=True) for _ in range(20)]
 
     assert ["queued"] * 20 == [served.job(job_id).state for job_id in ids]
-    assert 1 == len([one for one in caplog.records if "jobs are not dispatched" in one.message])
+    assert 1 == len([one for one in caplog.records if "handing jobs to the task queue failed" in one.message])
     assert queue.asked < 20
     queue.is_away = False
     served.close()

@@ -61,8 +61,8 @@ def test_liv_01_a_killed_worker_leaves_no_job_running(workers: Machine) -> None:
     assert 1 == second.counts.snapshot()["lost_jobs_queued"]
 
 
-def test_ret_05_a_job_without_a_try_left_has_failed(workers: Machine) -> None:
-    """RET-05: for good, and its error says which worker was lost and when; status, history and row agree."""
+def test_ret_05_a_job_without_a_try_left_has_failed(workers: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    """RET-05: for good, and its error says which worker was lost and when; status, history, row and the log line agree."""
     first, second = workers.start(), workers.start()
     job_id = die_at(first)
     worker = first.job(job_id).worker
@@ -78,6 +78,8 @@ def test_ret_05_a_job_without_a_try_left_has_failed(workers: Machine) -> None:
     assert row is not None
     assert row.error is not None
     assert ("failed", text) == (row.status, row.error.message)
+    line = f"a job was lost: it has failed, as no try was left job_id={job_id} why={last.reason}"
+    assert [line] == [record.message for record in caplog.records]
 
 
 def test_ret_05_a_job_with_a_try_left_is_due_again(workers: Machine) -> None:
@@ -529,7 +531,7 @@ def test_passes_go_on_after_trouble(tmp_path: Path, caplog: pytest.LogCaptureFix
         assert [LEASE_S / 2] * 3 == waits
         assert 3 == second.counts.snapshot()["reaper_passes_failed"]
         assert 1 == len(
-            [one for one in caplog.records if "pass failed, the next tries again role=reaper" in one.message]
+            [one for one in caplog.records if "a pass of the reaper failed and is made again in" in one.message]
         )
         assert "queued" == second.job(job_id).state
 

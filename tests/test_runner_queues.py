@@ -401,7 +401,7 @@ def test_mem_03_a_queue_that_fails_is_asked_ever_less(runners: Runners, caplog: 
     threading.Event().wait(1.0)  # in which a loop without a pause would call thousands of times
 
     assert 2 <= queue.calls <= 3
-    assert 1 == sum("runs cannot be reserved" in record.message for record in caplog.records)
+    assert 1 == sum("reserving runs failed" in record.message for record in caplog.records)
 
 
 def test_mem_03_a_log_that_fails_is_asked_ever_less(
@@ -432,7 +432,7 @@ def test_mem_03_a_log_that_fails_is_asked_ever_less(
 
     assert until_now < 20
     assert 0 == runner._working.wait_s
-    assert 1 == sum("runs cannot be worked on, which" in record.message for record in caplog.records)
+    assert 1 == sum("starting and ending runs failed" in record.message for record in caplog.records)
     assert set() == {type(event) for event in runners.jobs.history(ids[0])} & {JobRequeued}
 
 

@@ -1,6 +1,7 @@
 """Handlers that must stop: timeouts, cancels, and the end of their process. Each leaves a history that says what happened."""
 
 import asyncio
+import logging
 import signal
 import threading
 import time
@@ -241,8 +242,11 @@ def test_shd_01_what_does_not_finish_is_queued_again(runners: Runners, gate: Gat
     assert ["shutdown"] == [event.cause for event in of(runners.jobs, job_id, JobRequeued)]
 
 
-def test_shd_01_what_does_not_hear_is_queued_again(runners: Runners, gate: Gate) -> None:
+def test_shd_01_what_does_not_hear_is_queued_again(
+    runners: Runners, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
     """SHD-01: a handler of ten seconds that asks for nothing: given back while it still runs, and refused at its end."""
+    caplog.set_level(logging.INFO, "jobevents.runner")
     runners.registry.job("render")(gate)
     runner = runners.start(stop_grace_s=0.1)
     job_id = runners.jobs.submit("render")
@@ -256,6 +260,12 @@ def test_shd_01_what_does_not_hear_is_queued_again(runners: Runners, gate: Gate)
 
     assert ("queued", 0) == (runners.jobs.job(job_id).state, runners.jobs.job(job_id).tries)
     assert took < 2
+    assert [
+        "stopping: nothing new is begun, handlers may take 0.1 s more count=1",
+        "handlers are asked to stop now count=1",
+        "handlers do not stop: their jobs are queued again, with the same try count=1",
+        "stopped",
+    ] == [record.message for record in caplog.records if record.name == "jobevents.runner"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from jobevents.errors import Unavailable
 from jobevents.trouble import Trouble
 from tests.clock import Clock
 
@@ -11,7 +12,7 @@ from tests.clock import Clock
 @pytest.fixture
 def trouble(clock: Clock) -> Trouble:
     """Trouble by the standing clock."""
-    return Trouble("runs cannot be reserved", logging.getLogger("tests.trouble"), monotonic=clock.monotonic)
+    return Trouble("reserving runs", logging.getLogger("tests.trouble"), monotonic=clock.monotonic)
 
 
 def test_mem_03_the_wait_doubles_up_to_half_a_minute(trouble: Trouble, clock: Clock) -> None:
@@ -42,6 +43,18 @@ def test_mem_03_a_line_tells_when_it_begins_and_when_it_is_over(
         trouble.went()
 
     assert [
-        "runs cannot be reserved, which is tried again error=no route",
-        "runs cannot be reserved no more",
+        "reserving runs failed and is tried again in 0.5 s, then less and less often error=no route",
+        "reserving runs works again after 2851.5 s",
     ] == [record.message for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_traced"), [(OSError("no route"), False), (Unavailable("locked"), False), (KeyError("x"), True)]
+)
+def test_only_what_nobody_raises_on_purpose_has_a_traceback(
+    trouble: Trouble, caplog: pytest.LogCaptureFixture, error: Exception, is_traced: bool
+) -> None:
+    """A store that is away says all in its line; a fault of a program shows where it is."""
+    trouble.came(error)
+
+    assert [is_traced] == [bool(record.exc_info) for record in caplog.records]

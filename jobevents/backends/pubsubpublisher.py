@@ -76,7 +76,7 @@ class PubSubPublisher:
         self._thread: threading.Thread | None = None
         self._client: PublisherClient | None = None
         self._closing = False
-        self._trouble = Trouble(f"notices not published topic={self._topic}", logger, monotonic=self._monotonic)
+        self._trouble = Trouble(f"publishing to {self._topic}", logger, monotonic=self._monotonic)
 
     def before_fork(self) -> None:
         """Close the connection: a child hangs in what it inherits of gRPC's threads. It is made again when it is needed."""
@@ -194,7 +194,12 @@ class PubSubPublisher:
                 self._send_until_sent([notice])
             return
         self._counts.add("publish_refused")
-        logger.error("notice refused job_id=%s version=%d error=%s", batch[0].job_id, batch[0].version, error)
+        logger.error(
+            "the topic refuses a notice, which is dropped: the sweep finds its event job_id=%s version=%d error=%s",
+            batch[0].job_id,
+            batch[0].version,
+            error,
+        )
 
     def _send(self, batch: Sequence[Notice], timeout_s: float) -> None:
         request = types.PublishRequest.pb()()

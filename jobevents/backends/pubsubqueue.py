@@ -89,7 +89,7 @@ class PubSubQueue:
         self._queues = tuple(queues)
         self._is_closed = False
         self._threads: list[threading.Thread] = []
-        self._trouble = Trouble("runs are not pulled", logger, monotonic=monotonic)
+        self._trouble = Trouble("pulling runs", logger, monotonic=monotonic)
         for name in self._queues:
             self._join(name, create=create)
 
@@ -242,7 +242,7 @@ class PubSubQueue:
                     run = msgspec.json.decode(one.message.data, type=JobRun)
                     place = int(one.message.attributes.get("place", "0"))
                 except (ValueError, RecursionError) as error:
-                    logger.warning("message is no run queue=%s error=%s", queue, error)
+                    logger.warning("a message of the queue is no run and is dropped queue=%s error=%s", queue, error)
                     unread.append((queue, one.ack_id))
                     continue
                 known = self._pulled.find(run.id)

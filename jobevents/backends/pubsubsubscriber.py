@@ -85,8 +85,8 @@ class PubSubSubscriber:
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._is_pulled_out = False  # closing, and nothing is pulled any more
-        self._pulling = Trouble(f"nothing pulled subscription={subscription}", logger, monotonic=monotonic)
-        self._telling = Trouble(f"nothing acknowledged subscription={subscription}", logger, monotonic=monotonic)
+        self._pulling = Trouble(f"pulling from {subscription}", logger, monotonic=monotonic)
+        self._telling = Trouble(f"acknowledging to {subscription}", logger, monotonic=monotonic)
 
     def pull(self, limit: int, wait_s: float) -> list[Delivery]:
         """Return 1 to `limit` deliveries as soon as there are any, none after `wait_s`.
