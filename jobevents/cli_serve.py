@@ -56,8 +56,7 @@ def serve(
     the registry says of their kind.
     """
     try:
-        import uvicorn  # an optional extra, as is what the API needs
-
+        from jobevents.webserver import server_of  # an optional extra, as is what the API needs
         from projections.api import create_app
         from projections.api.access import check_bind, is_loopback
         from projections.api.doors import open_doors
@@ -80,10 +79,7 @@ def serve(
         if kinds is not None:
             jobs.use(kinds)
         app = create_app(jobs, access=access, registry=kinds, hosts=hosts)
-        config = uvicorn.Config(
-            app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
-        )
-        server = uvicorn.Server(config)
+        server = server_of(app)
         listener = listen(host, port)
         with listener:
             console.note(f"serving at http://{address(listener)}/; Ctrl-C to stop", to_err=True)

@@ -30,21 +30,12 @@ def missing() -> str:
 @contextmanager
 def serving(jobs: Jobs, *, port: int, actor: str) -> Iterator[str]:
     """Serve these jobs to this machine alone within the block; give the address, which has another port where that is taken."""
-    import uvicorn  # an optional extra, as is what the API needs
-
+    from jobevents.webserver import server_of  # an optional extra, as is what the API needs
     from projections.api import create_app
     from projections.api.access import Anonymous
 
     app = create_app(jobs, access=Anonymous(name=actor))
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        lifespan="off",
-        timeout_graceful_shutdown=_STREAMS_END_S,
-    )
-    server = uvicorn.Server(config)
+    server = server_of(app, graceful_s=_STREAMS_END_S)
     try:
         listener = listen("127.0.0.1", port)
     except Misconfigured:

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
+from jobevents.webserver import server_of
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
-    """Serve an app by a real server in a thread; give where."""
+def listening(app: Any, **limits: Any) -> Iterator[str]:
+    """Serve an app by our server in a thread, within limits as `server_of` takes them; give where."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(2048)
-        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=5)
-        server = uvicorn.Server(config)
+        server = server_of(app, graceful_s=5, **limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -30,7 +30,7 @@ from projections.api.commanding import Commands
 from projections.api.following import MOST, Feed, Follower, Following, ending
 from projections.api.masking import Mask
 from projections.api.metrics import Metrics
-from projections.api.problems import NotJson, NotYet, Refusal, TooLarge, refusal_by_status, refusal_of
+from projections.api.problems import NotJson, NotYet, Refusal, TooLarge, TooSlow, refusal_by_status, refusal_of
 from projections.api.questions import Questions
 from projections.api.route import JSON, SSE, WAIT_S, Desk, Given, Reply, Route
 from projections.api.routes import ROUTES
@@ -44,6 +44,7 @@ THREADS: Final = 16  # requests that read at once; the others wait their turn
 STREAM_THREADS: Final = 4  # of those who follow, beside them: they hold up nobody
 STREAM_S: Final = 3600.0  # then a stream ends, so that who comes back is judged again
 BODY_LIMIT: Final = 256 * 1024  # bytes: the params of a job are at most 64 KiB
+BODY_S: Final = 20.0  # in which it must be there: 100 kbit/s
 _PING_S: Final = 15.0  # between signs of life: proxies take a minute of silence for the end
 _TAKEN_S: Final = 30.0  # in which what is sent must be taken
 _LOOK_S: Final = 0.05  # between two looks at whether what is waited for is there
@@ -74,6 +75,7 @@ def create_app(
     wait_s: float = WAIT_S,
     streams: int = MOST,
     stream_s: float = STREAM_S,
+    body_s: float = BODY_S,
 ) -> Starlette:
     """Return the API and the dashboard over these jobs, to be served, or mounted in an app of your own; it closes nothing.
 
@@ -93,11 +95,19 @@ def create_app(
         wait_s: how long `wait_for` waits at most.
         streams: how many may follow at once; who comes beyond is told to try again.
         stream_s: how long a stream goes on; with 0 it ends when all that there is has been sent.
+        body_s: in how many seconds a body must be there; how long headers may take is the server's affair.
     """
     questions = Questions(jobs, registry=registry, record=record, mask=Mask(mask))
     desk = Desk(questions, Metrics(questions), Commands(jobs, questions.listing), Following(questions, streams))
     server = _Server(
-        desk, access or Anonymous(), frozenset(hosts), threads=threads, wait_s=wait_s, stream_s=stream_s, has_pages=ui
+        desk,
+        access or Anonymous(),
+        frozenset(hosts),
+        threads=threads,
+        wait_s=wait_s,
+        stream_s=stream_s,
+        body_s=body_s,
+        has_pages=ui,
     )
     app = Starlette(
         routes=_places((*ROUTES, *(PAGES if ui else ())), server.endpoint),
@@ -150,6 +160,7 @@ class _Server:
         threads: int,
         wait_s: float,
         stream_s: float,
+        body_s: float,
         has_pages: bool,
     ) -> None:
         self._desk = desk
@@ -158,6 +169,7 @@ class _Server:
         self._hosts = hosts
         self._wait_s = wait_s
         self._stream_s = stream_s
+        self._body_s = body_s
         self._asking = _Threads("jobevents-api-threads", threads)
         self._following = _Threads("jobevents-api-stream-threads", STREAM_THREADS)
 
@@ -199,7 +211,7 @@ class _Server:
         body = None
         if route.takes is not None:
             check_site(request.headers)
-            body = await _body(request, route.takes)
+            body = await _body(request, route.takes, self._body_s)
             if route.role_of is not None:
                 check_role(caller, route.role_of(body))
         given = Given(
@@ -328,19 +340,22 @@ def _headers(request: Request) -> dict[str, str]:
     return found
 
 
-async def _body(request: Request, kind: type[msgspec.Struct]) -> msgspec.Struct:
+async def _body(request: Request, kind: type[msgspec.Struct], within_s: float) -> msgspec.Struct:
     """Return what a request says, as a route takes it; nothing said is an empty object.
 
     Raises:
-        NotJson, TooLarge, InvalidValue: it cannot be understood.
+        NotJson, TooLarge, InvalidValue: it cannot be understood. TooSlow: it has not come in time.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise NotJson("what is sent is not said to be JSON; a page of another site cannot say so unasked")
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > BODY_LIMIT:
-            raise TooLarge(f"the body is too long limit={BODY_LIMIT} bytes")
+    with move_on_after(within_s) as patience:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > BODY_LIMIT:
+                raise TooLarge(f"the body is too long limit={BODY_LIMIT} bytes")
+    if patience.cancelled_caught:
+        raise TooSlow(f"the body has not come in time limit={within_s:g} s so_far={len(data)} bytes")
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

@@ -21,6 +21,7 @@ _STATUSES: Final = {
     403: "The caller may not do this.",
     404: "There is no such thing.",
     405: "Not in this way.",
+    408: "The body has not come in time.",
     409: "The job's state does not allow it, or somebody else was first.",
     413: "The body is too long.",
     415: "The body is not said to be JSON.",
@@ -89,7 +90,7 @@ def _operation(route: "Route", refs: dict[Any, dict[str, Any]]) -> dict[str, Any
         *((401, 403, 421, 429) if route.role else ()),
         *((412,) if route.waits else ()),
     }
-    statuses |= {413, 415} if route.takes else set()
+    statuses |= {408, 413, 415} if route.takes else set()
     problem = {"application/json": {"schema": refs[Problem]}}
     told = {name: {"description": about, "schema": {"type": "string"}} for name, about in route.tells.items()}
     headers = {**_HEADERS, **told}

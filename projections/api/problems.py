@@ -38,6 +38,10 @@ class TooLarge(InvalidValue):
     """A request's body is longer than any that is answered."""
 
 
+class TooSlow(JobEventsError):
+    """A request's body has not come in time."""
+
+
 class NotJson(InvalidValue):
     """A command's body is not said to be JSON."""
 
@@ -64,6 +68,7 @@ _KINDS: dict[type[BaseException], _Kind] = {
     TooManyTries: _Kind(429, "too_many_tries", "too many wrong tokens", "wait a minute"),
     CannotFilter: _Kind(400, "cannot_filter", "cannot filter so", "see /api/features for what this log can filter"),
     TooLarge: _Kind(413, "too_large", "request is too large", "send less"),
+    TooSlow: _Kind(408, "too_slow", "request came too slowly", "send it again, all at once"),
     NotJson: _Kind(415, "not_json", "commands are JSON", "send Content-Type: application/json"),
     NotYet: _Kind(412, "not_yet", "not there yet", "ask again; is jobevents project running?"),
     InvalidJobId: _Kind(400, "invalid_job_id", "no job has such an id", "give a job's id exactly"),
@@ -102,6 +107,8 @@ def refusal_of(error: BaseException) -> Refusal:
     headers = {"Retry-After": str(RETRY_AFTER_S)} if kind.status in (412, 503) else {}
     if kind.status == 429:
         headers["Retry-After"] = "60"
+    if kind.status in (408, 413):  # what is still to come of the body is not waited for
+        headers["Connection"] = "close"
     if isinstance(error, NotIdentified):
         headers["WWW-Authenticate"] = error.challenge
     return Refusal(kind.status, Problem(kind.error, kind.code, why, kind.remedy), headers)
