@@ -6,6 +6,7 @@ import pytest
 
 from jobevents import wiring
 from jobevents.jobs import Jobs
+from projections import parked
 
 
 class Past(NamedTuple):
@@ -34,6 +35,13 @@ def fill(jobs: Jobs) -> Past:
 def project(jobs: Jobs) -> None:
     """Bring the views up to the log's end."""
     wiring.projector(jobs, leased=False).run_once()
+
+
+def park(jobs: Jobs, job_id: str) -> None:
+    """Park the first event of a job, for the view of statuses."""
+    record = jobs.log.read_raw(job_id)[0]
+    shelf = parked.ParkedJobs(jobs.blobs, jobs.prefix, "status", clock=jobs.emitter.clock)
+    shelf.park(record, ValueError("poison"))
 
 
 def address(path: str, past: Past) -> str:

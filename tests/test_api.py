@@ -108,23 +108,6 @@ class Door:
         return Identity(headers["x-caller"], READ_ONLY if headers["x-caller"] == "ana" else frozenset())
 
 
-@named
-@pytest.mark.parametrize(("headers", "expected"), [({}, 401), ({"x-caller": "bob"}, 403), ({"x-caller": "ana"}, 200)])
-def test_sec_03_every_route_asks_who_calls(route: Route, headers: dict[str, str], expected: int) -> None:
-    """Without an identity, or its role, no route but a bare health check answers; nor does it say whether a job is there."""
-    with connect("memory://") as jobs, client_of(create_app(jobs, access=Door())) as api:
-        past = fill(jobs)
-
-        answer = api.get(address(route.path, past), headers=headers)
-        of_nothing = api.get(route.path.replace("{job_id}", "nothing"), headers=headers)
-
-    assert (200 if route.role is None else expected) == answer.status_code
-    if answer.status_code in (401, 403):
-        assert answer.json() == of_nothing.json()
-    if answer.status_code == 401:
-        assert "Bearer" == answer.headers["www-authenticate"]
-
-
 @pytest.mark.parametrize(
     ("host", "is_fine"),
     [

@@ -10,13 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobevents.jobs import Jobs
-from projections import parked
 from projections.api import create_app
-from projections.api.access import ROLES, Anonymous, Identity, NotIdentified, Role
+from projections.api.access import ROLES, Identity, NotIdentified, Role
 from projections.api.app import BODY_LIMIT
 from projections.api.commandroutes import COMMANDS
 from projections.api.route import Route
-from tests.api import Past, project
+from tests.api import Past, park, project
 from tests.http import Client, client_of
 
 pytest_plugins = ("tests.api_fixtures",)
@@ -73,17 +72,6 @@ def give(client: Client, route: Route, past: Past, jobs: Jobs, **headers: str) -
     )
 
 
-def park(jobs: Jobs, job_id: str) -> None:
-    """Park the first event of a job, for the view of statuses."""
-    record = jobs.log.read_raw(job_id)[0]
-    shelf = parked.ParkedJobs(jobs.blobs, jobs.prefix, "status", clock=jobs.emitter.clock)
-    shelf.park(record, ValueError("poison"))
-
-
-def roles_of(route: Route) -> str:
-    return route.role_of(msgspec.convert(BODIES[route.name][1], type=route.takes)) if route.role_of else str(route.role)
-
-
 @every
 def test_a_command_is_carried_out_and_answered_as_declared(route: Route, api: Client, past: Past, jobs: Jobs) -> None:
     project(jobs)
@@ -93,27 +81,6 @@ def test_a_command_is_carried_out_and_answered_as_declared(route: Route, api: Cl
     assert 200 == answer.status_code, answer.text
     msgspec.json.decode(answer.content, type=route.answer)
     assert "no-store" == answer.headers["cache-control"]
-
-
-@every
-def test_a_command_takes_its_role(route: Route, guarded: Client, past: Past, jobs: Jobs) -> None:
-    """Nobody, who has no right, who may only read, and who may do everything else, are refused; who has the role is not."""
-    role = roles_of(route)
-    others = ",".join({*ROLES} - {role, route.role or role})
-    before = [len(jobs.history(one)) for one in past]
-    project(jobs)
-
-    assert 401 == give(guarded, route, past, jobs).status_code
-    for roles in ("", "read", others):
-        assert 403 == give(guarded, route, past, jobs, x_caller=f"bob:{roles}").status_code
-    assert before == [len(jobs.history(one)) for one in past]
-    assert 200 == give(guarded, route, past, jobs, x_caller=f"ana:{role},{route.role}").status_code
-
-
-@every
-def test_a_server_that_only_reads_is_told_nothing(route: Route, past: Past, jobs: Jobs) -> None:
-    with client_of(create_app(jobs, access=Anonymous(read_only=True))) as client:
-        assert 403 == give(client, route, past, jobs).status_code
 
 
 @every

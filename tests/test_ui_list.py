@@ -322,25 +322,6 @@ class Door:
         return Identity(headers["x-caller"], READ_ONLY if headers["x-caller"] != "nobody" else frozenset())
 
 
-ASKING = [one for one in PAGES if one.role is not None]
-
-
-@pytest.mark.parametrize("route", ASKING, ids=[one.name for one in ASKING])
-def test_sec_03_every_page_asks_who_looks(route: Any) -> None:
-    """Without an identity, or the right to read, nothing is shown, and no page says whether a job is there."""
-    with connect("memory://") as jobs, client_of(create_app(jobs, access=Door())) as api:
-        past = fill(jobs)
-        place = address(route.path, past)
-        answers = [api.get(place, headers=headers) for headers in ({}, {"x-caller": "nobody"}, {"x-caller": "ana"})]
-
-    assert [401, 403] == [one.status_code for one in answers[:2]]
-    assert 200 == answers[2].status_code
-    assert "www-authenticate" in answers[0].headers
-    for refused in answers[:2]:
-        assert past.done not in refused.text
-        assert "Song 7" not in refused.text
-
-
 def test_who_is_not_let_in_is_told_so_by_a_whole_page() -> None:
     """A stranger gets the files that the refusal needs, which are the same for everybody, and no others are there."""
     with connect("memory://") as jobs, client_of(create_app(jobs, access=Door())) as api:
