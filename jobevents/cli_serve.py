@@ -49,22 +49,36 @@ def serve(
     proxy_from: Annotated[list[str] | None, typer.Option(help="Address or network of that proxy.")] = None,
     proxy_role: Annotated[list[str] | None, typer.Option(help="Role of whom it lets through; `read` if none.")] = None,
     allowed_host: Annotated[list[str] | None, typer.Option(help="Name that this server is asked for by.")] = None,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Mask arguments that are called so as well, and all of a job's status."),
+    ] = None,
+    no_mask: Annotated[bool, typer.Option("--no-mask", help="Show the values of secrets too.")] = False,
 ) -> None:
     """Serve the dashboard and the API: jobs, their events and logs, queues, workers, metrics. What there is: /openapi.json.
 
     With --registry it shows the schedules, and jobs submitted here get what
     the registry says of their kind.
+
+    Values of arguments that are called as secrets are (*password*, *token*
+    and so on) are shown to nobody. But /api/jobs/ID/status is status.json to
+    the byte, as its pollers expect, until you say with --mask what else is
+    to be masked: then it is masked as all else.
     """
     try:
         from jobevents.webserver import server_of  # an optional extra, as is what the API needs
         from projections.api import create_app
         from projections.api.access import check_bind, is_loopback
         from projections.api.doors import open_doors
+        from projections.api.masking import SECRETS
     except ImportError as error:
         raise Misconfigured(
             f"serving needs more packages: pip install 'jobevents[server]' missing={error.name}"
         ) from error
 
+    if mask and no_mask:
+        raise InvalidValue("--mask and --no-mask say the contrary of each other: give one of both")
+    masked = () if no_mask else (*SECRETS, *mask) if mask else None
     access = open_doors(
         tokens=_tokens(tokens),
         proxy_header=proxy_header,
@@ -78,7 +92,7 @@ def serve(
     with open_jobs(url) as jobs, _without_their_end():
         if kinds is not None:
             jobs.use(kinds)
-        app = create_app(jobs, access=access, registry=kinds, hosts=hosts)
+        app = create_app(jobs, access=access, registry=kinds, hosts=hosts, mask=masked)
         server = server_of(app)
         listener = listen(host, port)
         with listener:

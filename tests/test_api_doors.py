@@ -116,6 +116,11 @@ class TestProxy:
 
         assert ("ana@example.org", {"read", "retry"}) == (found.name, found.roles)
 
+    @pytest.mark.parametrize("name", ["CN=Ana,OU=Music,O=Example", "Doe, Jane", "eve,ana"])
+    def test_a_name_may_have_commas(self, door: ProxyHeader, name: str) -> None:
+        """As those of certificates and directories do: all of it is the name, and never a part."""
+        assert name == door.identify({"x-forwarded-user": f" {name} "}, "::1").name
+
     @pytest.mark.parametrize(
         ("headers", "peer"),
         [
@@ -124,7 +129,8 @@ class TestProxy:
             ({"x-forwarded-user": "ana"}, "unix"),
             ({}, "10.1.2.3"),
             ({"x-forwarded-user": " "}, "10.1.2.3"),
-            ({"x-forwarded-user": "eve,ana"}, "10.1.2.3"),
+            ({"x-forwarded-user": "eve\nana"}, "10.1.2.3"),
+            ({"x-forwarded-user": "\nana"}, "10.1.2.3"),
             ({"x-forwarded-user": "a\x00b"}, "10.1.2.3"),
             ({"x-forwarded-user": "a" * 1000}, "10.1.2.3"),
         ],
@@ -207,9 +213,12 @@ def test_a_header_that_comes_twice_names_nobody() -> None:
     door = ProxyHeader("X-User", ["127.0.0.1"], ROLES)
     with connect("memory://") as jobs, client_of(create_app(jobs, access=door)) as client:
         once = client.get("/api/features", headers=[("X-User", "ana")])
+        comma = client.get("/api/features", headers=[("X-User", "CN=ana,O=x")])
         twice = client.get("/api/features", headers=[("X-User", "eve"), ("x-user", "ana")])
+        empty = client.get("/api/features", headers=[("X-User", ""), ("x-user", "ana")])
 
-    assert (200, "ana", 401) == (once.status_code, once.json()["caller"], twice.status_code)
+    assert (200, "ana", 401, 401) == (once.status_code, once.json()["caller"], twice.status_code, empty.status_code)
+    assert "CN=ana,O=x" == comma.json()["caller"]
 
 
 @pytest.mark.parametrize("path", ["/jobs?x=1", "/jobs/?x=1", "/overview/", "/api/queues/", "//jobs", "/healthz/"])

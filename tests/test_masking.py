@@ -1,7 +1,9 @@
 """No value leaves whose name is masked: by no route, page or stream, at no depth."""
 
+from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,8 +21,11 @@ from projections.api.masking import MASKED, Mask
 from projections.api.routes import READS
 from projections.api.streamroutes import STREAMS
 from projections.ui.pages import PAGES
+from tests.cli import CommandLine
+from tests.cli import jobevents as jobevents  # a fixture
 from tests.clock import START
 from tests.http import Client, client_of
+from tests.test_serve import served
 
 SECRET = "s3cr3t-0451"
 NAMES = (
@@ -112,6 +117,7 @@ def test_no_masked_value_leaves(params: Any, result: Any, attrs: Any, name: str)
         with client_of(create_app(jobs, record=Record, stream_s=0)) as api:
             told = everything(api, job_id, but=("job_status",))
             status = api.get(f"/api/jobs/{job_id}/status")
+            assert api.get("/api/features").json()["status_is_exact"]
         exact = status_bytes(jobs.job(job_id))
 
     assert [] == [path for path, text in told.items() if SECRET in text]
@@ -133,12 +139,38 @@ def test_what_is_named_is_masked_in_the_status_too() -> None:
     assert {"song": MASKED, "password": "shown"} == params
 
 
+def test_what_the_command_is_told_to_mask(tmp_path: Path) -> None:
+    """It is masked beside the names of secrets, and all of it in the status as well, as the features say."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with connect(url) as jobs:
+        job_id = run(jobs, {"song": "7", "api_token": SECRET, "n": 1}, None, {}, "n")
+    with served("--url", url, "--mask", "so?g", cwd=tmp_path) as (place, _):
+        found = {
+            path: httpx.get(f"{place}/api{path}", trust_env=False).json()
+            for path in (f"/jobs/{job_id}/status", f"/jobs/{job_id}", "/features")
+        }
+
+    status, job, features = found.values()
+    assert {"song": MASKED, "api_token": MASKED, "n": 1} == job["params"]
+    assert (MASKED, MASKED, MASKED, False) == (
+        status["song"],
+        status["api_token"],
+        job["fields"]["song"],
+        features["status_is_exact"],
+    )
+
+
+def test_the_command_is_told_one_thing(jobevents: CommandLine) -> None:
+    assert 2 == jobevents("serve", "--mask", "x", "--no-mask").code
+
+
 def test_nothing_masked_is_nothing_masked() -> None:
     """With no names, everything is shown."""
     with connect("memory://") as jobs:
         job_id = run(jobs, {"password": SECRET}, None, {}, "password")
         with client_of(create_app(jobs, mask=(), stream_s=0)) as api:
             found = api.get(f"/api/jobs/{job_id}").json()
+            assert api.get("/api/features").json()["status_is_exact"]
 
     assert {"password": SECRET} == found["params"]
 

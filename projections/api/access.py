@@ -13,6 +13,8 @@ Role: TypeAlias = Literal["read", "submit", "cancel", "retry", "delete", "pause"
 
 ROLES: tuple[Role, ...] = ("read", "submit", "cancel", "retry", "delete", "pause", "admin")
 READ_ONLY: frozenset[Role] = frozenset({"read"})
+AGAIN = "\n"
+"""Between the values of a header that came twice: a comma may be within one, as in `CN=Ana,O=Example`."""
 
 
 class NotIdentified(JobEventsError):
@@ -51,7 +53,8 @@ class Access(Protocol):
         """Return who calls.
 
         Args:
-            headers: of the request, names in lower case; the values of one that came twice with a comma between.
+            headers: of the request, names in lower case; the values of one that came twice with AGAIN between, which no
+                header holds by itself.
             peer: address of who opened the connection; "" where it is not known.
 
         Raises:

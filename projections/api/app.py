@@ -25,7 +25,7 @@ from jobevents.registry import Registry
 from jobevents.status import Status
 from jobevents.times import format_time
 from projections.api import parameters, spans
-from projections.api.access import Access, Anonymous, Identity, check_host, check_role, check_site
+from projections.api.access import AGAIN, Access, Anonymous, Identity, check_host, check_role, check_site
 from projections.api.commanding import Commands
 from projections.api.following import MOST, Feed, Follower, Following, ending
 from projections.api.masking import Mask
@@ -333,10 +333,10 @@ class _Stream(EventSourceResponse):
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """Return a request's headers by their names in lower case; those that come twice as one, with a comma between."""
+    """Return a request's headers by their names in lower case; those that come twice as one, with a line's end between."""
     found: dict[str, str] = {}
     for name, value in request.headers.items():
-        found[name] = f"{found[name]},{value}" if name in found else value
+        found[name] = f"{found[name]}{AGAIN}{value}" if name in found else value
     return found
 
 

@@ -15,7 +15,17 @@ from lru import LRU
 
 from jobevents.boundary import check_name
 from jobevents.errors import InvalidValue, Misconfigured
-from projections.api.access import READ_ONLY, ROLES, Access, Anonymous, Identity, NotIdentified, Role, TooManyTries
+from projections.api.access import (
+    AGAIN,
+    READ_ONLY,
+    ROLES,
+    Access,
+    Anonymous,
+    Identity,
+    NotIdentified,
+    Role,
+    TooManyTries,
+)
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -119,7 +129,8 @@ class ProxyHeader:
         """Believe a header of requests from these addresses alone, which comes once: a caller's own may be beside the proxy's.
 
         Args:
-            header: such as X-Forwarded-User; the proxy must take away one that a caller sends.
+            header: such as X-Forwarded-User, its whole value the name, commas included; the proxy must take away one that a
+                caller sends, and not add to it.
             sources: addresses or networks of the proxy.
             roles: of everybody whom it lets through.
 
@@ -133,9 +144,9 @@ class ProxyHeader:
     def identify(self, headers: Mapping[str, str], peer: str) -> Identity:
         if not self.trusts(peer):
             raise NotIdentified("not from the proxy")
-        said = headers.get(self._header, "").strip()
-        if "," in said:
-            raise NotIdentified(f"the proxy names several, or the header came twice header={self._header}")
+        said = headers.get(self._header, "").strip(" \t")
+        if AGAIN in said:
+            raise NotIdentified(f"the header came twice: one may be the caller's own header={self._header}")
         try:
             name = check_name("name", said)
         except InvalidValue as error:

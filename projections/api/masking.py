@@ -56,12 +56,15 @@ class Mask:
     def __init__(self, patterns: Collection[str] | None = None) -> None:
         """Mask what is named so.
 
+        The bytes of a status are the kit's, and whoever polls them takes them as they are: they are masked where somebody has
+        said what is to be, and not by names of ours that nobody chose.
+
         Args:
             patterns: `*` stands for any text, `?` for any character; case does not matter, and `-` is `_`. None: names
                 of secrets, but nothing in a status's own bytes, which are exactly those of status.json.
         """
         self._has_urls = patterns is None or bool(patterns)  # with none named, everything is shown
-        self.covers_status = patterns is not None
+        self.covers_status = bool(patterns)
         said = [fnmatch.translate(_plain(one)) for one in (SECRETS if patterns is None else patterns)]
         self._matches = re.compile("|".join(said) or r"(?!)").match
 

@@ -183,6 +183,7 @@ class Questions:
             streams={"/api/stream": self.can_follow(), "/api/jobs/{id}/logs/stream": Filter(True, "")},
             per_page_max=MAX_PER_PAGE,
             has_registry=self.standing.has_registry,
+            status_is_exact=not self.mask.covers_status,
             caller=caller.name,
             roles=sorted(caller.roles),
         )

@@ -175,7 +175,8 @@ READS: Final[tuple[Route, ...]] = (
     Route(
         path="/api/jobs/{job_id}/status",
         name="job_status",
-        about="The status record, byte for byte as in status.json, and a newline.\n\nFor pollers: send the ETag back.",
+        about="The status record, byte for byte as in status.json, and a newline.\n\nFor pollers: send the ETag back. Nothing of "
+        "it is masked, but where the server was told what to mask; /api/features says which (`status_is_exact`).",
         ask=_status,
         answer=Status,
         parameters=(_WAIT_VERSION,),

@@ -180,6 +180,7 @@ class Features(msgspec.Struct, frozen=True):
     streams: dict[str, Filter]  # what can be followed as it happens
     per_page_max: int
     has_registry: bool  # the server knows the kinds of jobs
+    status_is_exact: bool  # a job's status is its status.json to the byte; False: its values are masked as all others
     caller: str  # who is asking
     roles: list[str]  # what they may do
 
