@@ -13,8 +13,8 @@ demo: package  ## run real jobs on real files; ARGS="PATH --once" goes to `jobev
 	@$(BIN)/jobevents demo $(ARGS)
 
 test: lint  ## everything: lint, types, imports, all tests, and a part of them on other Pythons
-	@.ci/others $(PARALLEL) $(ARGS)
-	JOBEVENTS_SOAK_S=30 $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	@.ci/scratch .ci/others $(PARALLEL) $(ARGS)
+	JOBEVENTS_SOAK_S=30 .ci/scratch $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 soak: environment  ## ten minutes of four workers that are killed all the time
 	JOBEVENTS_SOAK_S=600 $(BIN)/python -m pytest -s tests/test_soak.py $(ARGS)
