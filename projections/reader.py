@@ -18,7 +18,7 @@ from jobevents.errors import Corrupt, JobEventsError, NotFound, PermissionDenied
 from jobevents.ids import shown, sort_key
 from jobevents.records import status_name
 from jobevents.status import Status, check_type, decode
-from projections.index import DEFAULT_PER_PAGE, Index
+from projections.index import DEFAULT_PER_PAGE, Index, cursor_after
 from projections.paging import DEFAULT_CONCURRENCY, PageMeta, adjust_item_count, load_page
 
 S = TypeVar("S", bound=Status)
@@ -211,18 +211,28 @@ class Reader(Generic[S]):
         items, _ = load_page(ids, 1, 0, load, sort_key=sort_key, concurrency=self._concurrency, stop=stop)
         missing = [(job_id, failed[job_id]) for job_id in ids if job_id in failed]
         if missing and not items:
-            _raise_if_unreadable(missing)
+            raise_if_unreadable(missing)
         return items, [LeftOut(job_id, _reason(error)) for job_id, error in missing]
 
 
-def _raise_if_unreadable(failed: Sequence[tuple[str, Exception]]) -> None:
-    """Raise what the failures of a whole page amount to, unless all its jobs are gone."""
+def raise_if_unreadable(failed: Sequence[tuple[str, Exception]]) -> None:
+    """Raise what the failures of a whole page amount to, unless all its jobs are gone: the one rule of every list.
+
+    One bad job among good ones is left out and named; a page of which nothing could be read is an error, and never empty. It
+    says how to go on behind it, since what is corrupt stays so.
+
+    Args:
+        failed: the jobs of the page in their order, each with its error.
+    """
     unreadable = [(job_id, error) for job_id, error in failed if not isinstance(error, NotFound)]
     if not unreadable:
         return
     kind = next((kind for kind in _KINDS if any(isinstance(error, kind) for _, error in unreadable)), Unavailable)
     causes = "; ".join(f"job_id={shown(job_id)} {error}" for job_id, error in unreadable[:_SHOWN])
-    raise kind(f"no status of the page could be read count={len(failed)} first causes: {causes}") from unreadable[0][1]
+    raise kind(
+        f"no status of the page could be read count={len(failed)} first causes: {causes}; "
+        f"what comes after them is at cursor={cursor_after(failed[-1][0])}"
+    ) from unreadable[0][1]
 
 
 def _reason(error: Exception) -> str:

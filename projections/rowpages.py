@@ -12,7 +12,7 @@ from jobevents.jobs import Jobs
 from jobevents.status import Status
 from jobevents.store import RunFilter
 from projections.paging import PageMeta, adjust_item_count, load_page, meta_of
-from projections.reader import LeftOut, StatusPage
+from projections.reader import LeftOut, StatusPage, raise_if_unreadable
 
 S = TypeVar("S", bound=Status)
 
@@ -64,10 +64,10 @@ def load(jobs: Jobs, ids: Sequence[str], type: type[S]) -> tuple[list[S], list[L
             raise
 
     items, _ = load_page(ids, 1, 0, read, sort_key=sort_key)
-    unreadable = [error for error in failed.values() if not isinstance(error, NotFound)]
-    if unreadable and not items:
-        raise unreadable[0]
-    return items, [LeftOut(job_id, _reason(failed[job_id])) for job_id in ids if job_id in failed]
+    missing = [(job_id, failed[job_id]) for job_id in ids if job_id in failed]
+    if missing and not items:
+        raise_if_unreadable(missing)
+    return items, [LeftOut(job_id, _reason(error)) for job_id, error in missing]
 
 
 def _reason(error: Exception) -> str:

@@ -7,6 +7,7 @@ import pytest
 from jobevents import codec
 from jobevents.jobs import Jobs
 from jobevents.log import Record
+from jobevents.records import status_name
 from tests.api import Past, fill, project
 from tests.http import Client
 
@@ -44,6 +45,29 @@ def test_the_other_jobs_are_shown(api: Client, past: Past, jobs: Jobs, is_projec
     assert past.waiting in said
     if jobs.log.ordered:
         assert WHY in said
+
+
+@pytest.mark.parametrize("what", ["event", "status"])
+def test_pag_05_a_page_of_nothing_else_is_an_error(api: Client, past: Past, jobs: Jobs, what: str) -> None:
+    """By page, by cursor and as a page for people: never empty, with the reason, and with how to go on behind it."""
+    project(jobs)
+    if what == "event":
+        teleport(jobs, past.failed)
+    else:
+        jobs.blobs.put(jobs.blob_name(status_name(past.failed)), b"{no json")
+    queries = [""] if what == "status" else ["&command=render"]  # of the index, whose items are statuses; of the table
+
+    for query in (*queries, *(f"{one}&cursor=" for one in queries)):
+        answer = api.get(f"/api/jobs?state=failed{query}")
+        assert (500, "corrupt") == (answer.status_code, answer.json()["code"])
+        assert past.failed in answer.json()["why"]
+        behind = {"state": "failed", "cursor": answer.json()["why"].rpartition("cursor=")[2]}
+        assert [] == api.get("/api/jobs", params=behind).json()["items"]
+    for search in ("state:failed", "state:failed worker:w2") if what == "event" else ("state:failed",):
+        page = api.get("/", params={"q": search})
+        assert 500 == page.status_code
+        assert past.failed in page.text
+        assert "no status of the page could be read" in page.text
 
 
 def test_a_search_that_looks_at_titles_names_it(api: Client, past: Past, jobs: Jobs) -> None:

@@ -19,7 +19,7 @@ from projections.api.routes import THERE
 from projections.api.shapes import JobPage
 from projections.api.sifting import Sieve, Sifted, sift
 from projections.index import cursor_after
-from projections.reader import LeftOut
+from projections.reader import LeftOut, raise_if_unreadable
 from projections.ui import actions, rows, search
 from projections.ui.render import page
 from projections.ui.rows import Row
@@ -172,13 +172,25 @@ def _sifted(questions: Questions, wanted: Search, sieve: Sieve, values: Any, now
         now=now,
         title_of=lambda job_id: jobs.job(job_id).title,
     )
-    shown, left_out = [], []
+    shown, failed = list[Row](), list[tuple[str, Exception]]()
     for run in sifted.runs:
         try:
             shown.append(rows.of_job(jobs.job(run.id), now))
         except JobEventsError as error:
-            left_out.append(LeftOut(run.id, str(error)))
+            failed.append((run.id, error))
+    left_out = _left_out(shown, failed)
     return Found(rows=shown, left_out=left_out, sifted=sifted, complete_through=began)
+
+
+def _left_out(shown: Sequence[Row], failed: Sequence[tuple[str, Exception]]) -> list[LeftOut]:
+    """Return the jobs of a page that cannot be shown.
+
+    Raises:
+        Unavailable, PermissionDenied, Corrupt: none can, as `reader.raise_if_unreadable` says.
+    """
+    if not shown:
+        raise_if_unreadable(failed)
+    return [LeftOut(job_id, str(error)) for job_id, error in failed]
 
 
 def _sieve(wanted: Search) -> Sieve:
@@ -195,18 +207,20 @@ def _rows(jobs: Jobs, items: Sequence[Status], now: datetime, *, of_past: bool) 
     """Return the rows, and the jobs that have an event which cannot be read: what they are now is not known.
 
     The rows of a log with one order have all that is known now, which is one cheap read each.
+
+    Raises: as `_left_out`.
     """
     if of_past or not jobs.log.ordered:
         return [rows.of_status(one) for one in items], []
-    found, unreadable = list[Row](), list[LeftOut]()
+    found, failed = list[Row](), list[tuple[str, Exception]]()
     for one in items:
         try:
             found.append(rows.of_job(jobs.job(one.job_id), now))
         except NotFound:
             found.append(rows.of_status(one))
         except Corrupt as error:
-            unreadable.append(LeftOut(one.job_id, str(error)))
-    return found, unreadable
+            failed.append((one.job_id, error))
+    return found, _left_out(found, failed)
 
 
 def _rail(questions: Questions, wanted: Search) -> dict[str, Any]:
