@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jobevents import errors
+from jobevents import diskfaults, errors
 
 if sys.platform == "win32":
     import msvcrt
@@ -221,8 +221,6 @@ def new_token() -> str:
 def _translated(error: OSError, doing: str, name: str) -> errors.JobEventsError:
     what = f"cannot {doing} blob name={name!r}"
     match error:
-        case PermissionError():
-            return errors.PermissionDenied(f"{what} cause={error}; check who owns the directory")
         case FileNotFoundError() | NotADirectoryError() | IsADirectoryError() if doing == "read":
             return errors.NotFound(f"no such blob name={name!r}")
         case NotADirectoryError() | IsADirectoryError() | FileExistsError():
@@ -231,7 +229,10 @@ def _translated(error: OSError, doing: str, name: str) -> errors.JobEventsError:
             return errors.InvalidValue(f"{what}: other blobs lie below that name")
         case OSError(errno=errno.ENAMETOOLONG):
             return errors.InvalidValue(f"{what}: too long for this file system")
-    return errors.Unavailable(f"{what} cause={error}")
+    fault = diskfaults.of_error(error, error.filename or "")
+    if fault is None:
+        return errors.Unavailable(f"{what} cause={error}")
+    return fault.kind(f"{what} {fault.error(error.filename or '-', error.strerror or error)}")
 
 
 def _children(root: Path, at: str, hidden: Callable[[str], bool]) -> list[str]:

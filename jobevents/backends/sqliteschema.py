@@ -20,6 +20,7 @@ from jobevents.backends import (
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl, time_text
 from jobevents.backends.sqliteerrors import BUSY, migrate_command, primary_code, translate
 from jobevents.backends.sqlitefile import LOCK_TIMEOUT_S, SqliteFile, connect, make_private, real_path
+from jobevents.diskfaults import EMPTY
 from jobevents.errors import Misconfigured
 
 EVENTS: Final = "job_events"
@@ -152,6 +153,8 @@ def prepare(file: SqliteFile, *, tables: Tables, create: bool) -> None:
     path = file.path
     if _is_blank(file):
         if not create:
+            if path.exists():
+                raise EMPTY.error(path, "no tables")
             raise Misconfigured(
                 f"there is no database path={path}: is the path right? make one with `{migrate_command(path)}`"
             )
