@@ -175,6 +175,14 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
     chain: str
 
 
+def sealed(event: Event, chain: str) -> Sealed:
+    """Return an event as it goes into a recorder, after the event with `chain`: `encode`, `link` and `seal` in one call."""
+    body = _encode(msgspec.structs.replace(event, chain="") if event.chain else event)
+    link = blake2b(bytes.fromhex(chain) + body, digest_size=16).hexdigest()
+    state = b'%b,"chain":"%b"}' % (body[:-1], link.encode())
+    return Sealed(event.job_id, event.version, type(event).__name__, state, link)
+
+
 class EventMapper(Mapper[str]):
     """What eventsourcing's EventStore maps with: our bytes, the event's type as the topic."""
 

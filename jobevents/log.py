@@ -132,8 +132,7 @@ class EventLog:
         try:
             sealed, follows = self._seal(events, heads or NO_HEADS)
             # Not EventStore.put: it makes a StoredEvent, a Recording and a Notification of each event, for nobody.
-            options = {"rows": rows, "limits": limits, "follows": follows}
-            self.recorder.insert_events(sealed, **options)  # type: ignore[arg-type]  # has what is read
+            self.recorder.insert_events(sealed, rows=rows, limits=limits, follows=follows)  # type: ignore[arg-type]  # has what is read
         except IntegrityError as error:
             return self._settle(events, error, rows)
         except PersistenceError as error:
@@ -171,20 +170,21 @@ class EventLog:
         follows: dict[str, Head] = {}
         sealed = []
         for event in events:
-            job_id = event.job_id
-            head = known.get(job_id) or heads.get(job_id)
-            if head is None or (job_id not in known and head.version >= event.version):  # the slot is taken: by whom?
-                head = self._head_before(event)
-            if event.version != head.version + 1:
+            job_id, version = event.job_id, event.version
+            head = known.get(job_id)
+            if head is None:
+                head = heads.get(job_id)
+                if head is None or head.version >= version:  # the slot is taken: by whom?
+                    head = self._head_before(event)
+                if head.version:
+                    follows[job_id] = head
+            if version != head.version + 1:
                 raise InvalidValue(
-                    f"version leaves a hole job_id={job_id} version={event.version} expected={head.version + 1}"
+                    f"version leaves a hole job_id={job_id} version={version} expected={head.version + 1}"
                 )
-            if head.version and job_id not in known:
-                follows[job_id] = head
-            body = codec.encode(event)
-            chain = codec.link(head.chain, body)
-            known[job_id] = Head(event.version, chain)
-            sealed.append(codec.Sealed(job_id, event.version, event.type, codec.seal(body, chain), chain))
+            one = codec.sealed(event, head.chain)
+            known[job_id] = Head(version, one.chain)
+            sealed.append(one)
         return sealed, follows
 
     def _head_before(self, event: Event) -> Head:

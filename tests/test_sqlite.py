@@ -25,9 +25,10 @@ from jobevents.backends import sqlitefile, sqliteschema, wake
 from jobevents.backends.sql import Tables, time_text
 from jobevents.backends.sqlite import SqliteRecorder, ddl, migrate
 from jobevents.backends.sqliteerrors import translate
-from jobevents.events import JobStarted
-from jobevents.job import fold
-from jobevents.store import JobLog
+from jobevents.events import Event, JobProgressed, JobStarted
+from jobevents.job import Job, fold
+from jobevents.log import EventLog
+from jobevents.store import JobLog, run_of
 from tests.histories import AT, JOB, blank, ids, make, queued, stored, write
 
 WAIT_S = 20  # far beyond what any of this takes
@@ -873,6 +874,40 @@ def test_queries_use_their_index(recorder: SqliteRecorder, query: str, index: st
     plan = " ".join(str(row[3]) for row in recorder.file.query(f"EXPLAIN QUERY PLAN {query}"))
 
     assert index in plan
+
+
+def store(recorder: SqliteRecorder, *events: Event) -> Job:
+    """Append a job's events by a log, each alone with its row; return the job after them."""
+    log = EventLog(recorder, recorder.translate)
+    for event in events:
+        log.append([event], rows=[fold([event], fold(log.read(event.job_id)))])
+    return fold(log.read(events[-1].job_id))
+
+
+def test_progress_leaves_the_indexes_alone(path: Path, recorder: SqliteRecorder) -> None:
+    """What a running job says comes to the pages of its event and its row, and to none of an index over the rows."""
+    log = path.with_name("jobs.db-wal")
+    store(recorder, queued(), make(JobStarted, version=2, attempt=1))
+    before = log.stat().st_size
+
+    job = store(recorder, make(JobProgressed, version=3, start=2, percent=40))
+
+    assert run_of(job) == recorder.runs.get(JOB)
+    assert 4 >= (log.stat().st_size - before) // 4096  # the event, its slot, the last id given out, the row
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM job_runs", "UPDATE job_runs SET version = 1, progress = 7, queue = 'x'"]
+)
+def test_row_not_as_of_the_event_before_is_written_whole(path: Path, recorder: SqliteRecorder, change: str) -> None:
+    """An event heals the row of its job where that was lost, or is an older one."""
+    store(recorder, queued(params={"song": 7}), make(JobStarted, version=2, attempt=1))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as outsider:
+        outsider.execute(change)
+
+    job = store(recorder, make(JobProgressed, version=3, start=2, percent=40))
+
+    assert run_of(job) == recorder.runs.get(JOB)
 
 
 def test_active_key_is_found_by_its_index(recorder: SqliteRecorder) -> None:

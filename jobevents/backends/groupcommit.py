@@ -112,17 +112,17 @@ class GroupCommit:
         try:
             self._commit(group)
         finally:
-            self._hand_over(call, group, self._monotonic() - began)
+            self._hand_over(call, group, began)
 
-    def _hand_over(self, call: Call, group: list[Call], took_s: float) -> None:
+    def _hand_over(self, call: Call, group: list[Call], began: float) -> None:
         """Let those go whose calls are settled, and the first of the others lead."""
         with self._mutex:
             call.settled = True
-            self._took_s = took_s
             if len(self._calls) == 1:  # nobody came meanwhile
                 self._calls.clear()
                 self._expected = 1
                 return
+            self._took_s = self._monotonic() - began
             left = [one for one in self._calls if not one.settled]
             self._calls = deque(left)
             self._expected = min(len(group) + len(left), GROUP_LIMIT)

@@ -278,7 +278,7 @@ def row_of(job: Job) -> Row:
         job.job_id,
         job.name,
         job.queue,
-        None if job.params is None else _json(job.params),
+        None if job.params is None else json_text(job.params),
         job.state,
         job.trigger,
         job.triggered_by,
@@ -291,8 +291,8 @@ def row_of(job: Job) -> Row:
         duration_ms(job),
         progress_of(job),
         job.progress_message,
-        None if job.result is None else _json(job.result),
-        None if error is None else _json(error),
+        None if job.result is None else json_text(job.result),
+        None if error is None else json_text(error),
         job.worker,
         job.capture_logs,
         None if asked is None else time_text(asked),
@@ -301,14 +301,14 @@ def row_of(job: Job) -> Row:
         job.replay_of,
         job.root_id,
         time_text(job.created_at or NEVER),
-        _updated(job),
+        updated_text(job),
         _sort_key(job.job_id),
         job.start,
         job.starts,
         job.version,
         int(job.external),
         job.priority,
-        _json(job.fields) if job.fields else None,
+        fields_text(job),
         None if deadline is None else time_text(deadline),
     )
 
@@ -347,7 +347,7 @@ def log_row(line: JobLog) -> Row:
         time_text(line.at),
         line.level,
         line.message,
-        _json(line.attrs) if line.attrs else None,
+        json_text(line.attrs) if line.attrs else None,
     )
 
 
@@ -380,7 +380,12 @@ def instant(value: str | datetime | None) -> datetime | None:
     return datetime.fromisoformat(value) if isinstance(value, str) else value and value.astimezone(UTC)
 
 
-def _updated(job: Job) -> str:
+def fields_text(job: Job) -> str | None:
+    """Return a job's service fields as a row has them."""
+    return json_text(job.fields) if job.fields else None
+
+
+def updated_text(job: Job) -> str:
     """Return `time_text(updated_at(job))`, from text to text where it is normal and in UTC."""
     text = job.updated_at
     if text[-1:] == "Z" and is_normal(text):
@@ -388,5 +393,6 @@ def _updated(job: Job) -> str:
     return time_text(updated_at(job))
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return a JSON value as a row has it."""
     return _encode(value).decode()

@@ -153,14 +153,25 @@ class SqliteRecorder(SQLiteProcessRecorder):
         """Make or update the schema: what `jobevents migrate` does."""
         sqliteschema.migrate(self.file.path, tables=self._tables)
 
-    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+    def insert_events(
+        self,
+        stored_events: Sequence[StoredEvent],
+        *,
+        rows: Sequence[Job] = (),
+        limits: Sequence[Limit] = (),
+        follows: Mapping[str, Head] = NO_HEADS,
+        tracking: Tracking | None = None,
+        **_: Any,  # what the library's other recorders take
+    ) -> Sequence[int] | None:
         """Commit events, rows and tracking, all or none, and return the events' ids; durable when it returns.
 
         Args:
             stored_events: 0..n, of any jobs.
-            kwargs: `rows`: Jobs as they are after these events; `limits`: on how many of those may run;
-                `follows`: job id -> the Head that its events go on from, which must be there: not so when the file was
-                replaced by an older one; `tracking`: as in the library; others are passed over.
+            rows: jobs as they are after these events.
+            limits: on how many of those may run.
+            follows: job id -> the Head that its events go on from, which must be there: not so when the file was replaced
+                by an older one.
+            tracking: as in the library.
 
         Raises:
             IntegrityError: an event's place is taken, the one before it is not there, or the tracking is not beyond the last.
@@ -168,9 +179,13 @@ class SqliteRecorder(SQLiteProcessRecorder):
             Busy: as many other jobs run as a limit lets.
             Unavailable, PermissionDenied, Corrupt: what the file says.
         """
-        if not stored_events and not kwargs.get("rows") and kwargs.get("tracking") is None:
+        if not stored_events and not rows and tracking is None:
             return []
-        ids = self.file.write(lambda cursor: self._insert_events(cursor, stored_events, **kwargs))
+        ids = self.file.write(
+            lambda cursor: self._insert_events(
+                cursor, stored_events, rows=rows, limits=limits, follows=follows, tracking=tracking
+            )
+        )
         self._wake.announce()
         return ids
 
@@ -186,24 +201,28 @@ class SqliteRecorder(SQLiteProcessRecorder):
         **_: Any,
     ) -> list[int]:
         ids: list[int] = []
+        single: dict[str, str] = {}  # job id -> type of its event, if it has one here and the one before is there
         try:
             for s in stored_events:
-                job_id, version = s.originator_id, s.originator_version
-                before = follows.get(job_id)  # type: ignore[arg-type]  # ids are text here
+                job_id: str = s.originator_id  # type: ignore[assignment]  # ids are text here
+                version = s.originator_version
+                before = follows.get(job_id)
                 if before is not None and before.version == version - 1:
                     tail = codec.tail(before.chain)
                     c.execute(_FOLLOW, (job_id, version, s.topic, s.state, job_id, before.version, tail))
+                    single[job_id] = s.topic
                 elif version == 1:
                     c.execute(_FIRST, (job_id, version, s.topic, job_id, s.state))
                 else:
                     c.execute(_NEXT, (job_id, version, s.topic, s.state))
+                    single.pop(job_id, None)
                 ids.append(c.lastrowid)  # type: ignore[arg-type]  # an INSERT has one
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
         if limits:
             self._rows.check_limits(c, limits, rows)
         for job in rows:
-            self._rows.put(c, job)
+            self._rows.put(c, job, single.get(job.job_id, ""))
         if tracking is not None:
             self._insert_tracking(c, tracking)
         return ids

@@ -335,7 +335,8 @@ class SqliteFile:
             cursor = self._begin(group[0].since + self.lock_timeout_s)
             try:
                 for call in group:
-                    self._run(cursor, call)
+                    call.error = None
+                    call.result = call.work(cursor)
             except Exception:
                 if len(group) == 1 or not cursor.connection.in_transaction:
                     raise
@@ -387,16 +388,12 @@ class SqliteFile:
             time.sleep(random.uniform(*_TRY_AGAIN_S))  # noqa: S311  # spreads the tries of several processes
 
     @staticmethod
-    def _run(cursor: sqlite3.Cursor, call: Call) -> None:
-        call.error = None
-        call.result = call.work(cursor)
-
-    @classmethod
-    def _run_apart(cls, cursor: sqlite3.Cursor, call: Call) -> None:
+    def _run_apart(cursor: sqlite3.Cursor, call: Call) -> None:
         """Run a call's work apart from the others of its transaction: its failure undoes only its own writes."""
         cursor.execute("SAVEPOINT caller")
         try:
-            cls._run(cursor, call)
+            call.error = None
+            call.result = call.work(cursor)
         except Exception as error:  # whatever it is, it is this caller's and is raised to it
             if not cursor.connection.in_transaction:
                 raise

@@ -7,6 +7,7 @@ from datetime import datetime
 from jobevents.backends import sqlexternal
 from jobevents.backends.sql import Statements, Tables, instant, log_from, log_row, page_of, row_of, run_from, time_text
 from jobevents.backends.sqlclaims import ClaimStatements
+from jobevents.backends.sqlitechanges import changes
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS, EXTERNAL
 from jobevents.errors import Busy, InvalidValue, KeyTaken
@@ -23,6 +24,7 @@ class SqliteRuns:
         self._sql = Statements(tables, EVENTS)
         self._undelivered = sqlexternal.undelivered(tables, EXTERNAL, indexed=True)
         self._claims = ClaimStatements()
+        self._changes = changes(tables)
 
     def check_limits(self, cursor: sqlite3.Cursor, limits: Sequence[Limit], rows: Sequence[Job]) -> None:
         """Count the other running jobs, in the transaction that is to write the rows.
@@ -36,23 +38,31 @@ class SqliteRuns:
                 if cursor.execute(*asked).fetchone()[0] >= limit.most:
                     raise Busy(job_id=job.job_id, column=limit.column, value=limit.value, most=limit.most)
 
-    def put(self, cursor: sqlite3.Cursor, job: Job) -> None:
+    def put(self, cursor: sqlite3.Cursor, job: Job, event: str = "") -> None:
         """Write a job's row in the cursor's transaction; one of a higher version stays, a deleted job's goes with its lines.
 
         It ends every claim on the job.
+
+        Args:
+            event: type of the job's last event, if that is all that came to the log since; "" when there may be more.
 
         Raises:
             KeyTaken: another unfinished job holds the idempotency key; the transaction must be rolled back.
             InvalidValue: the row holds what no column can, such as a record's name that is null; as above.
         """
-        if job.version > 1:
-            cursor.execute(self._claims.end, (job.job_id,))
-        if job.state == DELETED:
-            cursor.execute(self._sql.delete_run, (job.job_id,))
-            cursor.execute(self._sql.delete_logs, (job.job_id,))
-            return
         try:
-            cursor.execute(self._sql.put_run, row_of(job))
+            change = self._changes.get(event)
+            if change is not None and cursor.execute(change.statement, change.values(job)).rowcount:
+                if change.ends_claim:
+                    cursor.execute(self._claims.end, (job.job_id,))
+                return
+            if job.version > 1:
+                cursor.execute(self._claims.end, (job.job_id,))
+            if job.state == DELETED:
+                cursor.execute(self._sql.delete_run, (job.job_id,))
+                cursor.execute(self._sql.delete_logs, (job.job_id,))
+            else:
+                cursor.execute(self._sql.put_run, row_of(job))
         except sqlite3.IntegrityError as error:
             there = cursor.execute(self._sql.run_version, (job.job_id,)).fetchone()
             if there is not None and there[0] > job.version:

@@ -15,7 +15,7 @@ from jobevents.limits import Limit
 from jobevents.log import EventLog
 from jobevents.store import RunFilter, RunTable, run_of
 from jobevents.testing.blob_races import together
-from jobevents.testing.log_events import AT, ids_in, note, notes, queued
+from jobevents.testing.log_events import AT, ids_in, note, notes, one_of_each, queued
 
 
 class LogRows:
@@ -36,6 +36,15 @@ class LogRows:
         store(log, notes("a", (2, 3)))
 
         assert run_of(fold(log.read("a"))) == runs.get("a")
+
+    def test_row_follows_every_event(self, log: EventLog, runs: RunTable) -> None:
+        """After each event of any type, appended alone, the row is the fold of the job's events."""
+        events = one_of_each("a")[:-1]
+
+        for number, event in enumerate(events, 1):
+            store(log, [event])
+
+            assert run_of(fold(events[:number])) == runs.get("a"), event.type
 
     def test_rows_of_several_jobs(self, log: EventLog, runs: RunTable) -> None:
         """One call writes the rows of all its jobs."""
