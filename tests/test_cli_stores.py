@@ -111,7 +111,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "cut in the middle": (_cut(50_000), 1, "file is damaged .*keep a copy of it, and put a backup in its place"),
     "cut within its first page": (_cut(1000), 1, "file is damaged .*keep a copy of it, and put a backup in its place"),
     "cut to nothing": (_cut(0), 2, "file is empty .*if jobs were in it, put a backup in its place"),
-    "something else": (_overwrite, 1, "file is no database .*is the path right\\? if it was one, put a backup in its place"),
+    "something else": (
+        _overwrite,
+        1,
+        "file is no database .*is the path right\\? if it was one, put a backup in its place",
+    ),
     "a directory": (_replace_by_directory, 2, "path is a directory .*name a file in it"),
 }
 USES = (("list",), ("show", "song-1"), ("submit", "render"), ("verify",), ("project", "--once"), ("doctor",))
