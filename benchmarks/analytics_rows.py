@@ -25,6 +25,12 @@ ANALYTICS_ROWS: tuple[Row, ...] = (
                 "the report durations: every job folded",
                 prepare=_HISTORY_5,
             ),
+            Contender(
+                "ours, sorted",
+                "benchmarks.analytics:ours_sorted",
+                "every event whole, sorted: by way of temporary files",
+                prepare=_HISTORY_5,
+            ),
         ),
         repetitions=Sizes(1, 3, 3),
     ),
@@ -49,5 +55,6 @@ ANALYTICS_HOLDS: tuple[Hold, ...] = (
     AtLeast(Place("sql", "ours"), 0.3, Place("sql", "limit")),
     Under(Place("sql", "ours"), "peak_mb", 300),
     Under(Place("sql", "ours, attempts"), "peak_mb", 300),
+    Under(Place("sql", "ours, sorted"), "peak_mb", 512),
     Under(Place("export", "ours"), "peak_mb", 300),
 )

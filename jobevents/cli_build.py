@@ -122,8 +122,8 @@ def _told(report: "Rebuilt") -> str:
     lines = []
     if report.statuses or not report.indexed:
         lines += [
-            f"{_many(report.statuses, 'status', 'statuses')}: {report.same} right before, {report.replaced} replaced, "
-            f"{report.newer} newer than the build",
+            f"{_many(report.statuses, 'status', 'statuses')}: {report.same} as the log says already, "
+            f"{report.replaced} replaced, {report.newer} newer than the build",
             f"{report.removed} removed that the log does not know, {report.foreign} of other services left as they are",
         ]
     if report.indexed:

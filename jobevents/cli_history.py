@@ -281,7 +281,9 @@ class _DiffLines:
         if self.as_json:
             console.print_json_line(msgspec.json.encode(one))
         elif self.count <= DIFFS_SHOWN:
-            said = {"left": f"only in {self._left}", "right": f"only in {self._right}"}.get(one.kind, "")
+            only = {"only-left": f"only in {self._left}; ", "only-right": f"only in {self._right}; "}.get(one.kind, "")
+            logged = {"left": self._left, "right": self._right}.get(one.logged, "neither")
+            said = f"{only}as the log says: {logged}" if one.kind != "index" else ""
             console.out.print(Text.assemble((one.job_id, "bold"), f"  {said}"), soft_wrap=True)
             for field in one.fields:
                 since = f"   since #{field.version} {field.type}" if field.version else ""

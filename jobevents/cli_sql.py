@@ -55,7 +55,7 @@ def sql(
     ] = "UTC",
     memory_mb: Annotated[
         int, typer.Option("--memory-mb", min=32, max=2**20, help="For what is sorted, grouped and joined.")
-    ] = 128,
+    ] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
 ) -> None:
     """Ask anything of all history: DuckDB's SQL over events, jobs, attempts and logs, as of now. Nothing is ever written.

@@ -41,7 +41,10 @@ class JobDiff(msgspec.Struct, frozen=True):
     """One job of which two views say different things."""
 
     job_id: str
-    kind: str  # differs; left, right: only there; index: only its place in the index differs
+    kind: str  # differs; only-left, only-right: it is only there; index: only its place in the index differs
+    logged: str = (
+        ""  # left, right: the one that says what the log says for its version; "": neither does, or it is the index
+    )
     left_version: int = 0
     right_version: int = 0
     fields: list[Field] = []
@@ -52,7 +55,7 @@ class ViewsDiff(msgspec.Struct):
 
     compared: int = 0
     differ: int = 0
-    moved: int = 0  # of another event of the job, each right for its own: one of the views is further on
+    moved: int = 0  # of another event of the job, each as the log says for its own: one of the views is further on
     only_left: int = 0
     only_right: int = 0
 
@@ -86,24 +89,26 @@ def diff_statuses(
             total.moved += different is None
             if different is not None:
                 total.differ += different.kind == "differs"
-                total.only_left += different.kind == "left"
-                total.only_right += different.kind == "right"
+                total.only_left += different.kind == "only-left"
+                total.only_right += different.kind == "only-right"
                 yield different
 
 
 def _of_job(log: EventLog, job_id: str, left: Blob | None, right: Blob | None) -> JobDiff | None:
-    """Return what differs; None when both are right, each for its own event."""
+    """Return what differs; None when both say what the log says, each for its own event."""
     says, should = _read(left), _read(right)
     at_left, at_right = int(says.get("version") or 0), int(should.get("version") or 0)
     folds = _folds(log, job_id)
-    if _is_right(left, at_left, folds) and _is_right(right, at_right, folds) and at_left != at_right:
+    left_fits, right_fits = _is_as_logged(left, at_left, folds), _is_as_logged(right, at_right, folds)
+    if left_fits and right_fits and at_left != at_right:
         return None
+    logged = "left" if left_fits else "right" if right_fits else ""
     if left is None or right is None:
-        return JobDiff(job_id, "right" if left is None else "left", at_left, at_right)
+        return JobDiff(job_id, "only-right" if left is None else "only-left", logged, at_left, at_right)
     names = [name for name in {**says, **should} if says.get(name) != should.get(name)]
     told = [name for name in names if name not in _FOLLOWS] or names
     fields = [_since(name, says.get(name), should.get(name), folds) for name in told]
-    return JobDiff(job_id, "differs", at_left, at_right, fields)
+    return JobDiff(job_id, "differs", logged, at_left, at_right, fields)
 
 
 def _read(blob: Blob | None) -> dict[str, Any]:
@@ -130,7 +135,7 @@ def _folds(log: EventLog, job_id: str) -> list[tuple[Event, Job]]:
     return found
 
 
-def _is_right(blob: Blob | None, version: int, folds: Sequence[tuple[Event, Job]]) -> bool:
+def _is_as_logged(blob: Blob | None, version: int, folds: Sequence[tuple[Event, Job]]) -> bool:
     if blob is None:
         return not folds or folds[-1][1].state == DELETED
     return 0 < version <= len(folds) and blob.data == status_bytes(folds[version - 1][1])

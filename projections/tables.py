@@ -21,7 +21,7 @@ from jobevents.events import Event
 from jobevents.export import log_lines
 from jobevents.job import DELETED, Job, fold
 from jobevents.jobs import Jobs
-from jobevents.log import Record
+from jobevents.log import COLUMNS, Record
 from jobevents.store import JobLog, duration_ms
 from projections.archive import histories
 from projections.folding import read
@@ -63,7 +63,24 @@ def _text_of(value: Any) -> str | None:  # Any: what the user gave
     return None if value is None else _json(value).decode()
 
 
-STORED = pa.schema([("cursor", _INT), ("job_id", _TEXT), ("version", _INT), ("type", _TEXT), ("data", _TEXT)])
+_TOLD: Mapping[str, str | None] = {  # what an event says of itself -> what is said where it says nothing
+    "written_at": None,
+    "actor": "",
+    "reason": "",
+    "trace": "",
+    "id": None,
+    "chain": None,
+}
+EVENTS = pa.schema(
+    [
+        ("cursor", _INT),
+        ("job_id", _TEXT),
+        ("version", _INT),
+        ("type", _TEXT),
+        *((name, _TIME if name == "written_at" else _TEXT) for name in _TOLD),
+        ("data", _TEXT),
+    ]
+)
 
 JOBS: Columns = {
     **_plain(_TEXT, "job_id", "name", "state", "title", "queue", "key"),
@@ -120,9 +137,9 @@ class Tables:
         self.error: BaseException | None = None  # that ended a stream: whoever reads it may tell another
 
     def stream(self, name: str) -> "Stream":
-        """Return a table by its name, `stored` for events as they are stored."""
-        if name == "stored":
-            return Stream(STORED, self._stored, self._failed)
+        """Return a table by its name."""
+        if name == "events":
+            return Stream(EVENTS, self._event_batches, self._failed)
         columns, rows = {
             "jobs": (JOBS, self._job_rows),
             "attempts": (ATTEMPTS, self._attempt_rows),
@@ -134,18 +151,22 @@ class Tables:
     def _failed(self, error: BaseException) -> None:
         self.error = error
 
-    def _stored(self, named: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the events as they are stored: of a log with rows without an object for each."""
-        schema = pa.schema([STORED.field(name) for name in named])
-        columns = [name for name in named if name != "cursor"]
+    def _event_batches(self, named: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the events: of a log with rows without an object for each, and decoded only if that is asked for."""
+        schema = pa.schema([EVENTS.field(name) for name in named])
+        told = [name for name in named if name in _TOLD]
+        columns = [name for name in COLUMNS if name in named or (told and name == "data")]
+        read_told = _reader_of(told)
         count = 0
         for found in self._columns(columns):
             by_name = dict(zip(("cursor", *columns), found, strict=True))
-            arrays = [
-                _as_text(by_name[name]) if name == "data" else pa.array(by_name[name], schema.field(name).type)
-                for name in named
-            ]
-            yield pa.record_batch(arrays, schema=schema)
+            made = read_told(by_name["data"]) if told else {}
+            for name in named:
+                if name == "data":
+                    made[name] = _as_text(by_name[name])
+                elif name not in made:
+                    made[name] = pa.array(by_name[name], schema.field(name).type)
+            yield pa.record_batch([made[name] for name in named], schema=schema)
             count += len(found[0])
             self._on_progress(count, self._through or 0)
 
@@ -240,6 +261,53 @@ class Stream:
 
 def _job_id(record: Record) -> str:
     return record.job_id
+
+
+def _reader_of(named: Sequence[str]) -> Callable[[Sequence[bytes]], dict[str, pa.Array]]:
+    """Return what makes columns of what events say of themselves: nothing else of them is decoded."""
+    fields = ["at" if name == "written_at" else name for name in named]
+    # gc: a struct of texts is part of no cycle
+    told = msgspec.defstruct("Told", [(name, str, "") for name in fields], gc=False)
+    decode = msgspec.json.Decoder(told).decode
+
+    def leniently(data: bytes) -> Any:  # Any: a struct that was made here
+        try:
+            return decode(data)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return told(**{name: text for name in fields if isinstance(text := _loosely(data).get(name), str)})
+
+    def read_told(stored: Sequence[bytes]) -> dict[str, pa.Array]:
+        try:
+            events = list(map(decode, stored))
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):  # damage: one by one
+            events = list(map(leniently, stored))
+        columns = {}
+        for name, field in zip(named, fields, strict=True):
+            texts = [getattr(one, field) for one in events]
+            if name == "written_at":
+                columns[name] = _as_times(texts)
+            else:
+                columns[name] = pa.array(texts if _TOLD[name] is not None else [text or None for text in texts], _TEXT)
+        return columns
+
+    return read_told
+
+
+def _loosely(data: bytes) -> dict[str, Any]:
+    """Return the object in bytes; an empty one if there is none."""
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _as_times(texts: Sequence[str]) -> pa.Array:
+    """Return texts as times; what is none, which only damage brings about, as NULL."""
+    try:
+        return pa.array(texts, _TEXT).cast(_TIME)
+    except pa.ArrowInvalid:
+        return pa.array(map(_time, texts), _TIME)
 
 
 def _as_text(data: Sequence[bytes]) -> pa.Array:

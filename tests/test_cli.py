@@ -476,7 +476,7 @@ def test_a_rebuild_says_how_to_take_it_back(jobevents: CommandLine) -> None:
 
     back = jobevents(*last.split("jobevents ")[1].split())
 
-    assert "3 statuses: 2 right before, 1 replaced" in told.out
+    assert "3 statuses: 2 as the log says already, 1 replaced" in told.out
     assert (0, ["build", "restored"]) == (back.code, sorted(back.json))
 
 

@@ -88,7 +88,7 @@ def test_what_differs_is_told_with_the_event_since_which(lived: Jobs) -> None:
     found, total = compare(lived, "", build)
 
     assert ViewsDiff(compared=len(LIVES), differ=1, moved=1) == total
-    assert [JobDiff(spoilt, "differs", 3, 3, [Field("error", "bang", "boom", 3, "JobFailed")])] == found
+    assert [JobDiff(spoilt, "differs", "right", 3, 3, [Field("error", "bang", "boom", 3, "JobFailed")])] == found
 
 
 def ids(jobs: Jobs) -> list[str]:
@@ -122,8 +122,24 @@ def test_jobs_that_are_only_on_one_side(lived: Jobs) -> None:
 
     found, total = compare(lived, "", build)
 
-    assert [("ghost-1", "left"), ("night-1", "right")] == [(one.job_id, one.kind) for one in found]
+    assert [("ghost-1", "only-left", "right"), ("night-1", "only-right", "right")] == [
+        (one.job_id, one.kind, one.logged) for one in found
+    ]
     assert (1, 1, 0) == (total.only_left, total.only_right, total.differ)
+
+
+@pytest.mark.parametrize(("spoilt", "logged"), [(("",), "right"), (("new",), "left"), (("", "new"), "")])
+def test_which_of_the_two_the_log_bears_out(lived: Jobs, spoilt: tuple[str, ...], logged: str) -> None:
+    """Whichever was spoilt, the live view or the build, or both, is told apart by the log."""
+    build = beside(lived)
+    for where in spoilt:
+        name = f"{build}/{status_name('night-1')}" if where else status_name("night-1")
+        data = lived.blobs.get(name).data  # type: ignore[union-attr]
+        lived.blobs.put(name, data.replace(b'"Song 8"', b'"Song 9"' if where else b'"Song 7"'))
+
+    (found,) = compare(lived, "", build)[0]
+
+    assert ("differs", logged) == (found.kind, found.logged)
 
 
 def test_an_index_that_differs(lived: Jobs) -> None:

@@ -242,6 +242,7 @@ def test_a_build_beside_is_compared_and_promoted(jobevents: CommandLine, job_id:
     status.write_bytes(right.replace(b'"canceled"', b'"failed"'))
     told = jobevents("diff", "live", "new", at_terminal=True)
     assert 1 == told.code
+    assert "as the log says: new" in told.out
     assert "state  failed → canceled   since #4 JobCanceled" in told.out
     assert f"{len(LIVES)} statuses compared: 1 differ" in told.out
     lines = [msgspec.json.decode(line) for line in jobevents("diff", "live", build).out.splitlines()]
