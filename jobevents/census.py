@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from jobevents.store import JobRun, RunFilter
+
+Order: TypeAlias = Literal["newest", "oldest", "ended"]
+"""Newest first, as lists are; the other way round; or those that have ended, the last one first."""
 
 
 class Tally(NamedTuple):
@@ -32,7 +35,7 @@ class Bar(NamedTuple):
 
 
 class Census(Protocol):
-    """Counts over the rows, each found by an index, and lists that need no count. Each call is one read."""
+    """Counts over the rows, each found by an index, and lists of them. Each call is one read."""
 
     def tally(self) -> Sequence[Tally]:
         """Count the jobs by queue and state, in this order."""
@@ -52,5 +55,14 @@ class Census(Protocol):
         Args:
             filter: its page and per_page do not count.
             job_id: need not be there any more: it names a place in the order.
+        """
+        ...
+
+    def page(self, filter: RunFilter, order: Order, offset: int, limit: int) -> tuple[Sequence[JobRun], int]:
+        """Return the rows that match from a place in an order on, and the count of all that do, both of one state.
+
+        Args:
+            filter: its page and per_page do not count.
+            offset: rows before them, which are stepped over one by one.
         """
         ...

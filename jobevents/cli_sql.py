@@ -154,7 +154,7 @@ def _write_rows(answer: "Answer", format: Format, path: Path) -> int:
 
 
 def _print_table(answer: "Answer") -> str:
-    from projections.formats import as_text
+    from projections.csvtext import as_text
 
     rows: list[list[Text]] = []
     more = 0

@@ -1,16 +1,16 @@
 """Pages of the log's table of runs in the shape of the index's, each status folded from the log."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import msgspec
 
+from jobevents.census import Order
 from jobevents.errors import NotFound
 from jobevents.ids import sort_key
 from jobevents.jobs import Jobs
 from jobevents.status import Status
-from jobevents.store import RunFilter
+from jobevents.store import JobRun, RunFilter
 from projections.paging import PageMeta, adjust_item_count, load_page, meta_of
 from projections.reader import LeftOut, StatusPage, raise_if_unreadable
 
@@ -25,25 +25,34 @@ def page_of(
     *,
     type: type[S],
     allow: Callable[[PageMeta], None] = lambda _: None,
+    order: Order = "newest",
 ) -> StatusPage[S]:
-    """Return a page of jobs that a filter finds, newest first; past the end is the last one.
+    """Return a page of jobs that a filter finds; past the end is the last one.
 
     Args:
         filter: its own page does not count.
+        order: other than newest first of a log alone that keeps a table of runs.
         number: from 1.
         allow: told where a page is before it is read; may raise.
 
     Raises:
         Unavailable, PermissionDenied, Corrupt: what the log says; single jobs that cannot be read are left out and named.
     """
-    placed = partial(msgspec.structs.replace, filter, per_page=per_page)
-    first = jobs.runs.list(placed(page=1))
-    meta = meta_of(first.total, number, per_page)
-    runs = first.runs
+
+    def read(page: int) -> tuple[Sequence[JobRun], int]:
+        if jobs.desk is not None and order != "newest":
+            return jobs.desk.census.page(filter, order, (page - 1) * per_page, per_page)
+        found = jobs.runs.list(msgspec.structs.replace(filter, page=page, per_page=per_page))
+        return found.runs, found.total
+
+    runs, total = read(1)
+    meta = meta_of(total, number, per_page)
     if meta.page > 1:
         allow(meta)
-        runs = jobs.runs.list(placed(page=meta.page)).runs
-    items, left_out = load(jobs, [run.id for run in runs], type)
+        runs, _ = read(meta.page)
+    places = {run.id: place for place, run in enumerate(runs)}
+    items, left_out = load(jobs, list(places), type)
+    items.sort(key=lambda one: places[one.job_id])
     shown = adjust_item_count(meta, len(items))
     return StatusPage(items=items, left_out=left_out, **msgspec.structs.asdict(shown))
 

@@ -104,9 +104,11 @@ class LosingLines:
         return []
 
 
-def failing_jobs(clock: Clock, **options: Any) -> tuple[Jobs, FailingRecorder]:
+def failing_jobs(
+    clock: Clock, kind: type[FailingRecorder] = FailingRecorder, **options: Any
+) -> tuple[Jobs, FailingRecorder]:
     """Return jobs over a log that fails on command, by a standing clock, and its recorder."""
-    recorder = FailingRecorder()
+    recorder = kind()
     given: dict[str, Any] = {
         "runs": recorder.runs,
         "run_logs": recorder.run_logs,

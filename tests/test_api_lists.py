@@ -17,6 +17,7 @@ from projections.health import read_health
 from projections.indexview import IndexView
 from projections.sequences import Sizes
 from tests.api import project
+from tests.bloblogs import bucket_jobs
 from tests.clock import Clock
 from tests.http import Client, client_of
 
@@ -364,3 +365,30 @@ def test_a_log_without_one_order() -> None:
         refused = [api.get(f"/api/{what}") for what in ("jobs?queue=default", "jobs?as_of=-1h", "stats", "queues")]
 
     assert [(400, "cannot_filter")] * 4 == [(one.status_code, one.json()["code"]) for one in refused]
+
+
+@pytest.mark.parametrize(("order", "expected"), [("newest", "cba"), ("oldest", "abc"), ("ended", "ba"), ("", "cba")])
+def test_lists_in_other_orders(order: str, expected: str, api: Client, jobs: Jobs, clock: Clock) -> None:
+    """Page by page each job once; a cursor, which goes from the newest on, and the past have no other order."""
+    ids = dict(zip("abc", submit(jobs, 3), strict=True))
+    for which in "ab":
+        clock.move(1)
+        jobs.cancel(ids[which])
+
+    pages = [api.get(f"/api/jobs?order={order}&per_page=2&page={page}") for page in (1, 2)][: 1 + (len(expected) > 2)]
+
+    assert [ids[one] for one in expected] == [one for page in pages for one in ids_in(page)]
+    assert {len(expected)} == {page.json()["total"] for page in pages}
+    if order in ("oldest", "ended"):
+        assert {""} == {page.json()["cursor"] for page in pages}
+        for other in ("cursor=", "as_of=%231"):
+            assert "cannot_filter" == api.get(f"/api/jobs?order={order}&{other}").json()["code"]
+
+
+def test_a_log_without_a_table_has_one_order(clock: Clock) -> None:
+    """It says so, and so do the features."""
+    with bucket_jobs(MemoryBlobs(), clock) as jobs, client_of(create_app(jobs)) as api:
+        refused = api.get("/api/jobs?order=oldest").json()
+        feature = api.get("/api/features").json()["filters"]["order"]
+
+    assert ("cannot_filter", {"available": False, "reason": refused["why"]}) == (refused["code"], feature)

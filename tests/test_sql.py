@@ -23,7 +23,7 @@ from jobevents.job import DELETED, fold
 from jobevents.jobs import Jobs
 from jobevents.restoring import restore
 from jobevents.testing.strategies import histories
-from projections.formats import exact_text, safe_text
+from projections.csvtext import exact_text, safe_text
 from projections.query import query, report
 from projections.reports import REPORTS
 from projections.starts import starts_of

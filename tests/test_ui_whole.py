@@ -1,10 +1,12 @@
 """The pages of the whole: overview, queues, workers, schedules, projector and audit, and the figures on them."""
 
 import itertools
+import json
 import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -18,9 +20,11 @@ from jobevents.jobs import Jobs
 from jobevents.schedules import in_words
 from jobevents.testing.faults import Call, FailingBlobs
 from projections.api import create_app
+from projections.api.access import Anonymous
 from projections.api.recent import Noted, Recent
 from projections.api.standing import Keeper
 from projections.ui.measures import figures, spread
+from projections.ui.sparks import sparks
 from tests.api import Past, fill, project
 from tests.clock import Clock
 from tests.http import Client, client_of
@@ -202,3 +206,50 @@ def test_a_page_does_not_wait_for_a_long_count(monkeypatch: pytest.MonkeyPatch) 
 
     assert (0, 0) == (first, shown)
     assert keeper.soon().value > before
+
+
+def test_what_ended_lately_of_each_queue_and_kind() -> None:
+    """What ended in the last hour is drawn by its time and outcome; a try that is followed by another has ended nothing."""
+    now = START + timedelta(hours=3)
+    place = itertools.count(1)
+
+    def noted(job_id: str, type: str, ago_min: float, **more: Any) -> Noted:
+        at = now - timedelta(minutes=ago_min)
+        return Noted(position=next(place), job_id=job_id, version=1, type=type, at=at, **more)
+
+    history = [
+        *(noted(job_id, "JobQueued", 170, queue="slow", note="mix") for job_id in "abcde"),
+        noted("a", "JobSucceeded", 90),
+        noted("b", "JobSucceeded", 59),
+        noted("c", "JobFailed", 1),
+        noted("d", "JobFailed", 1, due=now),
+        noted("e", "JobCanceled", 1),
+        noted("from-before", "JobSucceeded", 1),
+    ]
+    found = sparks(history, now, "queue")
+
+    assert now - timedelta(hours=1) == found.since
+    assert ["slow"] == list(found.of)
+    assert ["mix"] == list(sparks(history, now, "kind").of)
+    slow = found.of["slow"]
+    assert (3, 1, 2) == (slow.ended, slow.failed, slow.most)
+    assert (["0", "116"], ["116"]) == tuple(re.findall(r"M(\d+),", path) for path in (slow.good_path, slow.bad_path))
+    assert START - timedelta(minutes=50) == sparks(history[:1], START - timedelta(minutes=50), "kind").since
+    assert None is sparks([], now, "kind").since
+
+
+def test_a_run_beside_the_schedule(jobs: Jobs) -> None:
+    """The button orders a run as the schedule would have it, and takes the right to submit."""
+    registry = Registry()
+    registry.job("settle", schedule="0 3 * * *", queue="billing", max_attempts=4)(print)
+    with client_of(create_app(jobs, registry=registry)) as api:
+        page = unescape(api.get("/schedules").text)
+        (said,) = re.findall(r'data-label="Run now"[^>]*data-body="([^>]*?)" data-reason="([^"]*)"', page)
+        done = api.request("POST", "/api/jobs", json={**json.loads(said[0]), "reason": said[1]}).json()
+    with client_of(create_app(jobs, registry=registry, access=Anonymous(name="eve", read_only=True))) as api:
+        refused = api.get("/schedules").text
+
+    job = jobs.job(done["job_id"])
+    assert ("settle", "billing", 4) == (job.name, job.queue, job.max_attempts)
+    assert "run by anonymous" == jobs.history(done["job_id"])[0].reason
+    assert "Run now: eve has not the role submit" in refused

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from jobevents.backends.memoryruns import MemoryRuns, own_run_of
 from jobevents.boundary import check_instant
-from jobevents.census import Bar, Tally, Waiting
+from jobevents.census import Bar, Order, Tally, Waiting
 from jobevents.ids import sort_key
 from jobevents.job import QUEUED, Job, due_at
 from jobevents.store import JobRun, RunFilter, duration_ms
@@ -46,6 +46,15 @@ class MemoryCensus:
         place = _place(job_id) if job_id else None
         matching = (job for job in self._runs.matching(filter) if place is None or _rank(job) < place)
         return [own_run_of(job) for job in heapq.nlargest(limit, matching, key=_rank)]
+
+    def page(self, filter: RunFilter, order: Order, offset: int, limit: int) -> tuple[Sequence[JobRun], int]:
+        found: Sequence[Job] = self._runs.matching(filter)
+        if order == "ended":
+            ended = [(job.finished_at, job.job_id, job) for job in found if job.finished_at is not None]
+            found = [job for _, _, job in sorted(ended, key=lambda one: one[:2], reverse=True)]
+        else:
+            found = sorted(found, key=_rank, reverse=order == "newest")
+        return [own_run_of(job) for job in found[offset : offset + limit]], len(found)
 
 
 def _rank(job: Job) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from jobevents.backends.postgresdb import PostgresDatabase, Row
 from jobevents.backends.postgresschema import EVENTS
 from jobevents.backends.sql import Statements, Tables, run_from
 from jobevents.backends.sqlcensus import CensusStatements
-from jobevents.census import Bar, Tally, Waiting
+from jobevents.census import Bar, Order, Tally, Waiting
 from jobevents.store import JobRun, RunFilter
 
 MARK: Final = "%s"
@@ -52,3 +52,13 @@ class PostgresCensus:
     def after(self, filter: RunFilter, job_id: str, limit: int) -> Sequence[JobRun]:
         statement, values = self._listing.slice(filter, job_id, lambda when: when)
         return [run_from(row) for row in self._database.query(statement, (*values, limit))]
+
+    def page(self, filter: RunFilter, order: Order, offset: int, limit: int) -> tuple[Sequence[JobRun], int]:
+        statement, count, values = self._listing.listing(filter, lambda when: when, order)
+
+        def both(cursor: Cursor[Row]) -> tuple[Sequence[JobRun], int]:
+            total: int = cursor.execute(count, values).fetchall()[0][0]
+            rows = cursor.execute(statement, [*values, limit, offset]).fetchall()
+            return [run_from(row) for row in rows], total
+
+        return self._database.read(both)

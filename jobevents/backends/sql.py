@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from jobevents.boundary import check_instant
+from jobevents.census import Order
 from jobevents.errors import Corrupt, Misconfigured
 from jobevents.ids import sort_key
 from jobevents.job import CANCELED, FAILED, RUNNING, SKIPPED, SUCCEEDED, Job, due_at
@@ -93,6 +94,11 @@ _RUN_KEYS = JobRun.__struct_fields__
 RUN_SELECT = ", ".join(f'"{name}"' for name in _RUN_KEYS)
 _LOG_SELECT = ", ".join(f'"{name}"' for name in LOG_COLUMNS)
 _ORDER = '"sort_key" DESC, "id" DESC'  # behaviour S21; an id without a key has "", which is last
+_ORDERS: Mapping[Order, str] = {
+    "newest": _ORDER,
+    "oldest": '"sort_key", "id"',
+    "ended": '"finished_at" DESC, "id" DESC',  # by the index of the census
+}
 UNFINISHED = f'"status" NOT IN ({", ".join(repr(state) for state in FINAL)})'
 
 _HOLDS_KEY = f"\"idem_key\" <> '' AND {UNFINISHED}"
@@ -201,11 +207,16 @@ class Statements:
             f'SELECT {_LOG_SELECT} FROM {logs} WHERE "run_id" = {mark} AND "seq" > {mark} ORDER BY "seq" LIMIT {mark}'
         )
 
-    def listing(self, filter: RunFilter, time: Callable[[datetime], Any]) -> tuple[str, str, list[Any]]:
+    def listing(
+        self, filter: RunFilter, time: Callable[[datetime], Any], order: Order = "newest"
+    ) -> tuple[str, str, list[Any]]:
         """Return the statement of a page, that of the count, and its parameters: the page has limit and offset more."""
         clauses, values = self._restrict(filter, time)
+        if order == "ended":
+            clauses.append('"finished_at" IS NOT NULL')
         where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-        page = f"SELECT {RUN_SELECT} FROM {self._runs}{where} ORDER BY {_ORDER} LIMIT {self._mark} OFFSET {self._mark}"
+        by = _ORDERS[order]
+        page = f"SELECT {RUN_SELECT} FROM {self._runs}{where} ORDER BY {by} LIMIT {self._mark} OFFSET {self._mark}"
         return page, f"SELECT count(*) FROM {self._runs}{where}", values
 
     def slice(self, filter: RunFilter, job_id: str, time: Callable[[datetime], Any]) -> tuple[str, list[Any]]:

@@ -11,7 +11,7 @@ from jobevents.backends.sql import Statements, Tables, instant, run_from, time_t
 from jobevents.backends.sqlcensus import CensusStatements
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteschema import EVENTS
-from jobevents.census import Bar, Tally, Waiting
+from jobevents.census import Bar, Order, Tally, Waiting
 from jobevents.store import NEVER, JobRun, RunFilter
 
 
@@ -54,3 +54,12 @@ class SqliteCensus:
     def after(self, filter: RunFilter, job_id: str, limit: int) -> Sequence[JobRun]:
         statement, values = self._listing.slice(filter, job_id, time_text)
         return [run_from(row) for row in self._file.query(statement, (*values, limit))]
+
+    def page(self, filter: RunFilter, order: Order, offset: int, limit: int) -> tuple[Sequence[JobRun], int]:
+        statement, count, values = self._listing.listing(filter, time_text, order)
+
+        def both(cursor: sqlite3.Cursor) -> tuple[Sequence[JobRun], int]:
+            total: int = cursor.execute(count, values).fetchone()[0]
+            return [run_from(row) for row in cursor.execute(statement, (*values, limit, offset))], total
+
+        return self._file.read(both)

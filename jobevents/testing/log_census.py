@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobevents.census import Bar, Census, Tally, Waiting
+from jobevents.census import Bar, Census, Order, Tally, Waiting
 from jobevents.events import Event, JobCanceled, JobDeleted, JobQueued, JobStarted, JobSucceeded, new_event_id
 from jobevents.log import EventLog
 from jobevents.store import RunFilter
@@ -91,6 +91,24 @@ class LogCensus:
             *("j-20260726-120002-b", "j-20260726-120002-a", "j-20260726-120001-b", "j-20260726-120001-a"),
             *("y-2", "x-1"),
         ] == seen
+
+    def test_other_orders(self, log: EventLog, census: Census) -> None:
+        """Oldest first, and by the end: only what has one; pages follow each other, and the count is of all that match."""
+        for second, (job_id, end) in enumerate(
+            (("j-20260726-120001-a", 9), ("j-20260726-120002-b", 0), ("x", 5), ("y", 7))
+        ):
+            store(log, [_queued(job_id, "slow" if job_id != "x" else "fast", at=AT + timedelta(seconds=second))])
+            if end:
+                store(log, [_event(JobCanceled, job_id, 2, at=AT + timedelta(seconds=end))])
+
+        def seen(order: Order, filter: RunFilter = RunFilter(), size: int = 2) -> tuple[list[str], set[int]]:  # noqa: B008
+            pages = [census.page(filter, order, offset, size) for offset in range(0, 6, size)]
+            return [run.id[-1] for rows, _ in pages for run in rows], {total for _, total in pages}
+
+        assert (["b", "a", "y", "x"], {4}) == seen("newest")
+        assert (["x", "y", "a", "b"], {4}) == seen("oldest")
+        assert (["a", "y", "x"], {3}) == seen("ended")
+        assert (["a", "y"], {2}) == seen("ended", RunFilter(queue="slow"), 1)
 
     @pytest.mark.parametrize(
         ("wanted", "expected"),

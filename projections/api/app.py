@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, TypeVar, TypeVarTuple
 
@@ -14,7 +14,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 from starlette.types import Receive, Scope, Send
@@ -190,7 +190,9 @@ class _Server:
         began = self._now()
         try:
             reply = await self._reply(route, request)
-            return self._streamed(reply, began) if route.is_stream else _response(reply, route, began)
+            if route.is_stream:
+                return self._streamed(reply, began)
+            return self._in_parts(reply, route, began) if route.is_file else _response(reply, route, began)
         except ClientDisconnect:  # while its body was read: nothing was asked, and nobody is there to be told
             return Response(status_code=_GONE_AWAY)
         except Exception as error:
@@ -222,6 +224,7 @@ class _Server:
             request.headers.get("if-none-match", ""),
             request.headers.get("last-event-id", ""),
             *_place(request),
+            cookie=request.headers.get("cookie", ""),
         )
         if route.is_quick:
             return route.ask(self._desk, given)
@@ -232,6 +235,14 @@ class _Server:
         follower = self._desk.following.bell.enter()
         headers = {**_HEADERS, "X-Complete-Through": format_time(began), "Content-Type": SSE, **reply.headers}
         return _Stream(self._parts(reply.body, follower), follower, headers)
+
+    def _in_parts(self, reply: Reply, route: Route, began: datetime) -> Response:
+        return StreamingResponse(self._pieces(reply.body), reply.status, _headers_of(reply, route, began))
+
+    async def _pieces(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what is made piece by piece, each in a thread; what fails breaks it off, so that no part passes for the whole."""
+        while piece := await self._asking.run(next, pieces, b""):
+            yield piece
 
     async def _parts(self, feed: Feed, follower: Follower) -> AsyncIterator[bytes]:
         """Yield what a follower is sent, until it is time to end, or nothing more can be read."""
@@ -370,13 +381,14 @@ def _place(request: Request) -> tuple[str, int]:
 
 
 def _response(reply: Reply, route: Route, began: datetime) -> Response:
-    through = format_time((reply.complete_through or began).astimezone(UTC)) if reply.is_complete_known else "unknown"
     body = reply.body if isinstance(reply.body, bytes) else msgspec.json.encode(reply.body)
-    headers = {**_HEADERS, "X-Complete-Through": through, **reply.headers}
-    response = Response(body, reply.status, headers)
-    if reply.status != 304 and "Content-Type" not in reply.headers:
-        response.headers["Content-Type"] = route.media_type  # as it is: Starlette would add a charset to text
-    return response
+    return Response(body, reply.status, _headers_of(reply, route, began))
+
+
+def _headers_of(reply: Reply, route: Route, began: datetime) -> dict[str, str]:
+    through = format_time((reply.complete_through or began).astimezone(UTC)) if reply.is_complete_known else "unknown"
+    kind = {} if reply.status == 304 else {"Content-Type": route.media_type}  # as it is: Starlette would add a charset
+    return {**_HEADERS, "X-Complete-Through": through, **kind, **reply.headers}
 
 
 def _refused(refusal: Refusal, began: datetime) -> Response:

@@ -5,11 +5,11 @@ neither can find without reading everything is refused.
 """
 
 from datetime import datetime, timedelta
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 import msgspec
 
-from jobevents.census import Census
+from jobevents.census import Census, Order
 from jobevents.errors import Corrupt, NotFound
 from jobevents.ids import sort_key
 from jobevents.job import RUNNING
@@ -31,6 +31,7 @@ from projections.reader import Reader, StatusPage
 from projections.rowpages import load, page_of
 
 STATES: Final = ("", *State, OTHER)
+ORDERS: Final = ("", *get_args(Order))
 MAX_DEPTH: Final = 100_000  # rows that a database steps over for a page with filters: about 50 ms
 MAX_PAST: Final = 100_000  # events that a list of the past may read: about a second
 MAX_LAG: Final = 1000  # events that the index may miss before a table is preferred to it
@@ -50,6 +51,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None  # created then or later
     until: datetime | None = None  # created then or earlier
     q: str = ""  # what the id begins with
+    order: Order = "newest"
     page: int = 1
     per_page: int = DEFAULT_PER_PAGE
     as_of: str = ""  # as it was at this moment, as `asof.parse` reads it
@@ -58,7 +60,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs_table(self) -> bool:
         """Tell whether the index does not know what is asked for."""
-        return any(getattr(self, name) for name in _TABLE_FILTERS)
+        return self.order != "newest" or any(getattr(self, name) for name in _TABLE_FILTERS)
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -93,7 +95,13 @@ class Listing:
         """Return which parameters can be used with this log, and why not."""
         table = Filter(True, "") if self._jobs.desk is not None else Filter(False, _NO_TABLE)
         always = Filter(True, "")
-        return {"state": always, "page": always, "cursor": always, **dict.fromkeys(_TABLE_FILTERS, table)}
+        return {
+            "state": always,
+            "page": always,
+            "cursor": always,
+            "order": table,
+            **dict.fromkeys(_TABLE_FILTERS, table),
+        }
 
     def find(self, wanted: Wanted) -> Listed:
         """Return a page, or what follows a cursor, with the running jobs in it whose workers are lost: one read of each.
@@ -153,7 +161,7 @@ class Listing:
         available = self.past()
         if not available.available:
             raise CannotFilter(available.reason)
-        if wanted.cursor is not None or wanted.since or wanted.until or wanted.q:
+        if wanted.cursor is not None or wanted.since or wanted.until or wanted.q or wanted.order != "newest":
             raise CannotFilter("as_of goes with state, command, queue and page alone")
         page = asof_page(
             self._jobs,
@@ -228,12 +236,17 @@ class Listing:
             prefix=wanted.q,
         )
         limit = bounded(wanted.per_page)
+        if wanted.cursor is not None and wanted.order != "newest":
+            raise CannotFilter("cursors go from the newest job on: ask for pages in another order")
         if wanted.cursor is not None:
             place = id_in(wanted.cursor) if wanted.cursor else ""
             runs = census.after(filter, place, limit + 1)
             items, left_out = load(self._jobs, [run.id for run in runs[:limit]], self._record)
             return JobSlice(items, left_out, cursor_after(runs[limit - 1].id) if len(runs) > limit else "")
-        return _page(page_of(self._jobs, filter, wanted.page, limit, type=self._record, allow=_check_depth))
+        page = page_of(
+            self._jobs, filter, wanted.page, limit, type=self._record, allow=_check_depth, order=wanted.order
+        )
+        return _page(page, has_cursor=wanted.order == "newest")
 
 
 def head_of(jobs: Jobs) -> int:

@@ -30,6 +30,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     actor: str = ""
     reason: str = ""
     due: datetime | None = None  # when its job is to be started, of an event that says so
+    queue: str = ""  # of a JobQueued
     note: str = ""  # cause of a JobRequeued; what a TransitionRefused refused; kind of job of a JobQueued
 
 
@@ -111,6 +112,7 @@ def _noted(record: Record) -> Noted:
         actor=event.actor,
         reason=event.reason,
         due=_due(event),
+        queue=event.queue if isinstance(event, JobQueued) else "",
         note=_note(event),
     )
 

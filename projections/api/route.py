@@ -31,12 +31,13 @@ class Given(msgspec.Struct, frozen=True):
     last_event_id: str = ""  # the last that a follower got
     path: str = ""  # below where the app is mounted
     depth: int = 0  # how many steps `../` lead from the path to where the app is mounted
+    cookie: str = ""  # the header, as the browser keeps it
 
 
 class Reply(msgspec.Struct, frozen=True):
     """An answer."""
 
-    body: Any  # what is encoded, or bytes as they are; of a stream, a Feed
+    body: Any  # what is encoded, or bytes as they are; of a stream, a Feed; of a file, an iterator of bytes, none of them empty
     complete_through: datetime | None = None  # every event committed before is in it; None: the request's begin
     is_complete_known: bool = True  # False: nobody knows up to when it is complete
     headers: Mapping[str, str] = {}
@@ -74,6 +75,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[int, str] = {}  # other good answers
     tells: Mapping[str, str] = {}  # headers that a good answer may have, and what each says
     is_quick: bool = False  # asks nothing of a store: answered at once, also while all threads are taken
+    is_file: bool = False  # the answer is made piece by piece
     is_stream: bool = False  # the answer goes on until the follower is gone
     waits: Callable[[Questions, Given], int] | None = None  # the place that `wait_for` waits for
     refuse: Refuse | None = None  # how a refusal is shown; None: as a Problem in JSON

@@ -10,7 +10,7 @@ from jobevents.status import Status
 from jobevents.times import format_time
 from projections.api import openapi, parameters, shapes
 from projections.api.commandroutes import COMMANDS
-from projections.api.listing import STATES, Wanted
+from projections.api.listing import ORDERS, STATES, Wanted
 from projections.api.questions import MAX_ITEMS, Questions
 from projections.api.route import TEXT, Desk, Given, Reply, Route
 from projections.api.standing import MAX_BARS, MAX_PARKED
@@ -40,7 +40,7 @@ def _position(questions: Questions, given: Given) -> int:
 
 def _wanted(given: Given) -> Wanted:
     fields = {name: value for name, value in given.values.items() if name != "wait_for"}
-    return Wanted(**fields)
+    return Wanted(**{**fields, "order": fields["order"] or "newest"})
 
 
 def _jobs(desk: Desk, given: Given) -> Reply:
@@ -165,6 +165,9 @@ READS: Final[tuple[Route, ...]] = (
                 default=DEFAULT_PER_PAGE,
             ),
             parameters.opaque("cursor", "Go on after the place that an answer named; empty to begin."),
+            parameters.choice(
+                "order", "Newest first, oldest first, or those that have ended, the last one first.", ORDERS
+            ),
             parameters.moment("as_of", "As they were then, where /api/features says that this log can tell."),
             _WAIT_POSITION,
         ),

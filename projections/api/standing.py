@@ -91,7 +91,7 @@ class Standing:
     def __init__(self, jobs: Jobs, index: Index, registry: Registry | None = None) -> None:
         self._jobs = jobs
         self._index = index
-        self._registry = registry if registry is not None else jobs.registry
+        self.registry = registry if registry is not None else jobs.registry  # the kinds of jobs; None: not known here
         self._tally = Keeper(self._count, jobs.emitter.clock)
         self._queues = Keeper(lambda: overview.queues(jobs), jobs.emitter.clock)
         self._waiting = Keeper(lambda: self.table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
@@ -99,7 +99,7 @@ class Standing:
     @property
     def has_registry(self) -> bool:
         """Tell whether the kinds of jobs are known here."""
-        return self._registry is not None
+        return self.registry is not None
 
     def tally(self) -> Kept[list[Tally]]:
         """Return how many jobs are in each state, by queue; of a log without a table all under the queue "", from the index."""
@@ -133,9 +133,9 @@ class Standing:
 
     def schedules(self) -> ScheduleList:
         """Return the periodic jobs: one read each."""
-        if self._registry is None:
+        if self.registry is None:
             return ScheduleList([], _NO_REGISTRY)
-        return ScheduleList(overview.schedules(self._jobs, self._registry), "")
+        return ScheduleList(overview.schedules(self._jobs, self.registry), "")
 
     def projector(self) -> ProjectorSeen:
         """Return how well each view is: one read of each, and one of the log's end."""

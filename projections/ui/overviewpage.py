@@ -15,6 +15,7 @@ from projections.api.route import Desk, Given, Reply
 from projections.api.shapes import Stats
 from projections.ui.measures import figures
 from projections.ui.render import page
+from projections.ui.sparks import sparks
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ def show(desk: Desk, given: Given) -> Reply:
         days=msgspec.structs.replace(days, value=_failures(days.value) if days.value else None),
         waiting=part(lambda: _oldest(questions, now)),
         figures=part(lambda: figures(questions.recent.read())),
+        lately=part(lambda: sparks(questions.recent.read(), now, "kind")),
         stuck=part(lambda: stuck(questions, now)),
         projector=part(standing.projector),
         workers=part(lambda: standing.workers().items),

@@ -1,14 +1,26 @@
 """The table of pages: what stands where, who may see it, and with which parameters; the app serves it beside the API."""
 
 from typing import Final
+from urllib.parse import parse_qsl
 
 from projections.api import parameters
-from projections.api.listing import STATES
+from projections.api.listing import ORDERS, STATES
 from projections.api.problems import Refusal
 from projections.api.route import Ask, Desk, Given, Reply, Route
 from projections.index import MAX_PER_PAGE
-from projections.ui import auditpage, jobpage, listpage, overviewpage, render, standingpages, suggest
+from projections.ui import (
+    auditpage,
+    columns,
+    exporting,
+    jobpage,
+    listpage,
+    overviewpage,
+    render,
+    standingpages,
+    suggest,
+)
 from projections.ui.assets import assets
+from projections.ui.words import query
 
 _KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'"}
 
@@ -20,6 +32,14 @@ def _asset(desk: Desk, given: Given) -> Reply:
 
 def _robots(desk: Desk, given: Given) -> Reply:
     return Reply(b"User-agent: *\nDisallow: /\n", headers={"Content-Type": "text/plain; charset=utf-8"})
+
+
+def _columns(desk: Desk, given: Given) -> Reply:
+    """Answer with the way back, for a browser that keeps the choice below where it stands: for the list, and for a year."""
+    kept = columns.written(columns.wanted(given.values["shown"]))
+    back = query(parse_qsl(given.values["back"].removeprefix("?")))
+    cookie = f"{columns.COOKIE}={kept}; Max-Age=31536000; SameSite=Strict; HttpOnly"
+    return Reply(b"", status=303, headers={"Location": f"./{back}#columns", "Set-Cookie": cookie})
 
 
 def _suggest(desk: Desk, given: Given) -> Reply:
@@ -53,9 +73,35 @@ PAGES: Final[tuple[Route, ...]] = (
             parameters.opaque("cursor", "Go on looking from there."),
             parameters.free_text("top", "The job with which the page began.", limit=128),
             parameters.moment("as_of", "As it was then."),
+            parameters.choice("order", "Which come first.", ORDERS),
         ),
         media_type=render.HTML,
         refuse=refused,
+    ),
+    Route(
+        path="/export",
+        name="page_export",
+        about="All that a search finds, as a file.",
+        ask=exporting.show,
+        parameters=(
+            parameters.free_text("q", "What to look for.", limit=2000),
+            parameters.moment("as_of", "As it was then."),
+            parameters.choice("format", "What kind of file.", ("", *exporting.FORMATS)),
+        ),
+        media_type=render.HTML,
+        refuse=refused,
+        is_file=True,
+    ),
+    Route(
+        path="/columns",
+        name="page_columns",
+        about="Keep which columns the list has, and go back to it.",
+        ask=_columns,
+        parameters=(
+            parameters.free_text("shown", "Their names, with dots between them.", limit=200),
+            parameters.free_text("back", "The query of the list.", limit=3000),
+        ),
+        is_quick=True,
     ),
     Route(
         path="/jobs/{job_id}/lines",

@@ -26,10 +26,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     running_since: datetime | None = None
     took_ms: float | None = None  # of the last attempt
     worker: str = ""
+    started_at: datetime | None = None  # of the current or last attempt
+    ended_at: datetime | None = None
+    queued_by: str = ""
+    priority: int = 0
+    key: str = ""
     error: str = ""
     progress: float | None = None  # 0 to 100
     doing: str = ""
     cancel_wanted: bool = False
+    lost: str = ""  # how its worker is, of a running job that nobody is known to work on
     version: int = 0
 
 
@@ -48,6 +54,11 @@ def of_job(job: Job, now: datetime) -> Row:
         running_since=job.started_at if is_running else None,
         took_ms=_took_ms(job),
         worker=job.worker,
+        started_at=job.started_at,
+        ended_at=job.finished_at,
+        queued_by=job.triggered_by,
+        priority=job.priority,
+        key=job.key,
         error=one_line(job.error),
         progress=float(job.progress) if is_running and job.progress is not None else None,
         doing=one_line(job.progress_message) if is_running else "",

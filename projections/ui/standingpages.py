@@ -1,23 +1,26 @@
 """The pages of queues, workers, schedules, and the projector with what is parked."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from jobevents.errors import Misconfigured
+from jobevents.registry import JobDefinition
 from jobevents.schedules import in_words
 from projections.api.route import Desk, Given, Reply
 from projections.api.routes import THERE
 from projections.ui import actions
-from projections.ui.overviewpage import part
+from projections.ui.overviewpage import Part, part
 from projections.ui.render import page
+from projections.ui.sparks import sparks
 
 
 def queues(desk: Desk, given: Given) -> Reply:
     """Answer with the queues and what is paused."""
     kept = part(desk.questions.standing.queues)
     found = msgspec.structs.replace(kept, value=kept.value.value if kept.value else None)
-    reply = _page(desk, given, "queues.html", "Queues", queues=found)
+    lately = _lately(desk, "queue")
+    reply = _page(desk, given, "queues.html", "Queues", queues=found, lately=lately)
     return msgspec.structs.replace(reply, complete_through=kept.value.at) if kept.value else reply
 
 
@@ -33,7 +36,18 @@ def schedules(desk: Desk, given: Given) -> Reply:
     words = {one.job: _words(one.schedule) for one in found.value.items} if found.value else {}
     paused = part(desk.questions.jobs.paused)
     by_job = {one.name: one for one in paused.value or () if one.kind == "job"}
-    return _page(desk, given, "schedules.html", "Schedules", schedules=found, words=words, paused=by_job)
+    return _page(
+        desk,
+        given,
+        "schedules.html",
+        "Schedules",
+        schedules=found,
+        words=words,
+        paused=by_job,
+        lately=_lately(desk, "kind"),
+        runs={one.name: _run_of(one) for one in desk.questions.standing.registry or ()},
+        submitting=actions.pair(given.caller, THERE, "submit", "/api/jobs"),
+    )
 
 
 def projector(desk: Desk, given: Given) -> Reply:
@@ -42,6 +56,21 @@ def projector(desk: Desk, given: Given) -> Reply:
     found = part(standing.projector)
     parked = part(lambda: standing.parked("", 200))
     return _page(desk, given, "projector.html", "Projector", projector=found, parked=parked)
+
+
+def _lately(desk: Desk, by: Literal["queue", "kind"]) -> Part:
+    questions = desk.questions
+    return part(lambda: sparks(questions.recent.read(), questions.jobs.emitter.clock(), by))
+
+
+def _run_of(one: JobDefinition) -> dict[str, Any]:
+    """Return the order for a run as its schedule would have it."""
+    return {
+        "command": one.name,
+        "queue": one.queue,
+        "max_attempts": one.max_attempts,
+        "params": {} if one.params else None,
+    }
 
 
 def _words(schedule: str) -> str:

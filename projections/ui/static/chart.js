@@ -44,7 +44,7 @@ function draw(force = false) {
     width: box.clientWidth,
     height: 208,
     tzDate: (at) => window.uPlot.tzDate(new Date(at * 1000), zone()),
-    padding: [8, 8, 0, 0],
+    padding: [8, 28, 0, 0],
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
     scales: { x: { time: true, range: () => [at[0], at.at(-1) + step] }, y: { range: (_, __, max) => [0, Math.max(4, Math.ceil(max * 1.1))] } },
     axes: [{ ...axis, values: (_, splits) => splits.map((at) => (step >= 86400 || minuteText(at * 1000) === "00:00" ? dayText : minuteText)(at * 1000)) }, { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] }],

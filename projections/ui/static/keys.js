@@ -64,6 +64,7 @@ const actions = {
 
 export function startKeys() {
   paintTheme();
+  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // where they do not all fit
   document.getElementById("theme")?.addEventListener("click", nextTheme);
   document.getElementById("help")?.addEventListener("click", actions["?"]);
   document.addEventListener("keydown", (event) => {

@@ -93,5 +93,13 @@ export function startList() {
     else if (button.id === "bulk-none") clear();
     else if (button.dataset.bulk) start(button);
   });
+  if (location.hash === "#columns") document.getElementById("columns")?.setAttribute("open", "");
+  document.addEventListener("click", (event) => { // a menu closes where somebody goes on elsewhere
+    for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.removeAttribute("open");
+  });
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && event.target.closest?.(".menu[open]");
+    if (menu) { menu.removeAttribute("open"); menu.querySelector("summary").focus(); }
+  });
   onFresh(paint);
 }
