@@ -29,6 +29,9 @@ TRACEBACK_LIMIT: Final = 32 * 1024
 _NAMED = 8  # names that a hint lists, where none is near
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_SECRET = re.compile(
+    "([^?&=#]*(?:pass|pwd|secret|token|key|cred|auth|sig)[^?&=#]*=)[^&#]*", re.IGNORECASE
+)  # of a query
 _NO_URL = re.compile("[\0\t\r\n\ud800-\udfff]|%00")  # urlsplit drops three of them; no path holds the others
 _CONTROL = re.compile("[\x00-\x1f\x7f\u0085\u2028\u2029\ud800-\udfff]")
 
@@ -63,8 +66,8 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def hide_password(url: str) -> str:
-    """Return a URL, or what was meant to be one, without what could be its password: for messages."""
-    return re.sub(r"(//[^/@:?#]*):.*@", r"\1@", re.sub(r"(password=)[^&#]*", r"\1***", url))
+    """Return a URL, or what was meant to be one, without what could be its password, or a secret in its query: for messages."""
+    return re.sub(r"(//[^/@:?#]*):.*@", r"\1@", _SECRET.sub(r"\1***", url))
 
 
 def split_url(url: str) -> SplitResult:

@@ -17,6 +17,9 @@ CASES = {
     "store": "STO-01 STO-02 STO-03 STO-04 STO-05 STO-06 STO-09 STO-12 STO-13 STO-15",
     "logs": "LOG-01 LOG-02 LOG-05",
     "memory": "MEM-01 MEM-03",
+    "paging": "PAG-01 PAG-02 PAG-04 PAG-05 PAG-08",
+    "data": "DAT-01 DAT-03 DAT-04 DAT-07 DAT-08 DAT-11 DAT-12",
+    "security": "SEC-01 SEC-03 SEC-05 SEC-06 SEC-08 SEC-10 SEC-12",
     "projection": "PRJ-01 PRJ-03 PRJ-05 PRJ-08 PRJ-09 PRJ-10 PRJ-12",
     "object store": "GCS-01 GCS-03 GCS-04 GCS-06 GCS-08",
 }

@@ -39,6 +39,9 @@ class Target(NamedTuple):
     timeout_s: float  # how long a call tries before it is Unavailable
     pool_size: int  # connections lent to threads at once, at most
 
+    def __repr__(self) -> str:
+        return f"Target({self.shown!r})"  # it may stand in a traceback
+
 
 def parse(url: str, *, schema: str = "", poll_interval_s: float = 0) -> Target:
     """Return what a URL names; `schema` and `poll_interval_s` win over its own, "" and 0 leave them.
