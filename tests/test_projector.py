@@ -465,7 +465,7 @@ def test_sto_06_an_unavailable_store_is_waited_for(world: World, caplog: pytest.
 
     assert_projected(world, ids)
     assert 5 < world.jobs.counts.snapshot()["projector_unavailable"] < 60
-    assert 1 == caplog.text.count("projector is held up")
+    assert 1 == caplog.text.count("is held up, and tries again until it works")
     assert 1 == caplog.text.count("projector goes on")
 
 
