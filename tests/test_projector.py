@@ -466,7 +466,7 @@ def test_sto_06_an_unavailable_store_is_waited_for(world: World, caplog: pytest.
     assert_projected(world, ids)
     assert 5 < world.jobs.counts.snapshot()["projector_unavailable"] < 60
     assert 1 == caplog.text.count("is held up, and tries again until it works")
-    assert 1 == caplog.text.count("projector goes on")
+    assert 1 == caplog.text.count("the view status goes on after")
 
 
 def test_a_refused_store_is_loud_and_tried_slowly(world: World) -> None:
