@@ -20,7 +20,7 @@ import msgspec
 
 from jobevents import boundary
 from jobevents.backoff import Backoff
-from jobevents.emit import By, Draft
+from jobevents.emit import By, Change, Draft, Wanted
 from jobevents.ending import Ending
 from jobevents.errors import (
     AppendUnknown,
@@ -34,11 +34,11 @@ from jobevents.errors import (
     Unavailable,
 )
 from jobevents.events import JobAnnotated, JobProgressed, JobStarted
-from jobevents.guard import Pace, Terms, Worker, grant
+from jobevents.guard import Pace, Terms, Worker, grant, granted, start_of
 from jobevents.job import RUNNING, Job
 from jobevents.joblogs import LineBuffer
 from jobevents.outcomes import GIVEN_BACK, Outcome, outcome_of, scrubbed
-from jobevents.status import is_reserved
+from jobevents.status import check_fields
 
 PROGRESS_INTERVAL_S = 0.5  # at most two progress events a second for a job: each is a row and a message
 CANCEL_CHECK_INTERVAL_S = 0.5  # how old the answer of `canceled` may be
@@ -77,7 +77,7 @@ class Attempt:
         self._strict = strict
         self._retry_in = retry_in
         self._patience = patience or Backoff(deadline_s=0)
-        self._is_entered = self._was_entered = False
+        self._is_present = self._was_entered = False
         self._job = Job(job_id=job_id)
         self._params: Any = None
         self._unknown: AppendUnknown | None = None
@@ -115,43 +115,62 @@ class Attempt:
         return self._job.state == RUNNING
 
     def __enter__(self) -> Self:
-        """Ask the guard; raises as `enter`."""
-        return self.enter()
-
-    def enter(self, after: Ending | None = None) -> Self:
-        """Ask the guard; the end of another attempt is recorded before, whatever comes of this one.
+        """Ask the guard.
 
         Raises:
             AlreadySucceeded, AlreadyCanceled, AlreadyRunning, Busy, Refused: the work must not be done, or not now.
             Unavailable, AppendUnknown, PermissionDenied, Corrupt: it cannot be known; have the task delivered again.
         """
+        try:
+            wanted = self.ask()
+            job = grant(self._worker, wanted, self._terms)
+        except UNREADABLE as error:
+            if self._on_unreadable == "raise":
+                self.leave()
+                raise
+            self._unknown = error if isinstance(error, AppendUnknown) else None
+            self._warn("job runs ungranted, since its record is unreadable", error)
+            self._enter(self._job)
+        except BaseException:
+            self.leave()
+            raise
+        else:
+            self._enter(job)
+        return self
+
+    def ask(self) -> Wanted:
+        """Return the start to ask for, together with other changes; then `enter` or `leave` is to be called.
+
+        Raises:
+            Unavailable, PermissionDenied: our lease cannot be renewed, and nothing must be started under it.
+        """
         presence, label = self._worker.presence, self._worker.label
         self._worker = msgspec.structs.replace(self._worker, identity=presence.enter(self.job_id, label))
+        self._is_present = True
+        presence.vouch(label)
+        return start_of(self._worker, self.job_id, self._terms)
+
+    def enter(self, change: Change) -> None:
+        """Enter by what came of `ask`.
+
+        Raises:
+            AlreadyCanceled: the job was canceled instead, since that was asked for.
+        """
         try:
-            self._ask(after)
+            job = granted(self._worker, change)
         except BaseException:
-            presence.leave(self.job_id, label)
+            self.leave()
             raise
-        finally:
-            if after is not None:
-                after.record()
-        self._is_entered = self._was_entered = True
-        self._params = msgspec.json.decode(msgspec.json.encode(self._job.params))
-        return self
+        self._enter(job)
+
+    def _enter(self, job: Job) -> None:
+        self._job = job
+        self._was_entered = True
+        self._params = msgspec.json.decode(msgspec.json.encode(job.params))
 
     def _check_entered(self) -> None:
         if not self._was_entered:
             raise Misconfigured(f"attempt was not entered job_id={self.job_id}: put the work in a `with` block of it")
-
-    def _ask(self, after: Ending | None) -> None:
-        try:
-            self._worker.presence.vouch(self._worker.label)
-            self._job = grant(self._worker, self.job_id, self._terms, after=after).job
-        except UNREADABLE as error:
-            if self._on_unreadable == "raise":
-                raise
-            self._unknown = error if isinstance(error, AppendUnknown) else None
-            self._warn("job runs ungranted, since its record is unreadable", error)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -215,15 +234,16 @@ class Attempt:
                 by=self._by(),
                 before=pending,
                 patience=self._patience,
-                leave=self._leave,
+                leave=self.leave,
             )
         except BaseException:
-            self._leave()
+            self.leave()
             raise
 
-    def _leave(self) -> None:
-        if self._is_entered:  # once: the job may be in another attempt of this process by now
-            self._is_entered = False
+    def leave(self) -> None:
+        """Be no attempt of this process any more: its end is recorded, or it was never granted."""
+        if self._is_present:  # once: the job may be in another attempt of this process by now
+            self._is_present = False
             self._worker.presence.leave(self.job_id, self._worker.label)
 
     def _adopt(self) -> None:
@@ -389,28 +409,3 @@ class Attempt:
     def _warn(self, what: str, error: Exception) -> None:
         self._worker.counts.add("records_failed")
         logger.warning("%s job_id=%s error=%s", what, self.job_id, error)
-
-
-_SHOWN_LIKE_FIELDS = frozenset({"progress", "progress_message"})
-
-
-def check_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return service fields made storable: flat, none of the common keys (behaviour S5.1).
-
-    Raises:
-        InvalidValue: a nested value, a common key, or a value that JSON cannot hold.
-    """
-    if not isinstance(fields, dict):
-        raise InvalidValue(f"fields must be a dict, not {type(fields).__name__}")
-    checked = {}
-    for key, value in fields.items():
-        name = boundary.check_name("field", key)
-        if is_reserved(name) or name in _SHOWN_LIKE_FIELDS:
-            raise InvalidValue(f"field is one of the common keys field={name}; choose another name")
-        if isinstance(value, str):
-            checked[name] = boundary.clean_text(value, boundary.LINE_LIMIT)
-            continue
-        checked[name] = boundary.check_json(f"field {name}", value)
-        if isinstance(checked[name], dict | list):
-            raise InvalidValue(f"field is nested, the record is flat field={name}; annotate its parts one by one")
-    return checked

@@ -1,9 +1,14 @@
-"""The threads that run handlers, and the few runs that wait for them."""
+"""The threads that run handlers, and the few runs that wait for them.
+
+What they have to say to the log they say in turns: whichever thread is free takes the ends that wait to be recorded and the
+runs that wait to be begun, as many as may run, and has all of them in one transaction. Where handlers are over in an instant,
+one thread goes from turn to turn and runs them all: waking another costs as much as they do.
+"""
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from jobevents.execution import Ran
 from jobevents.queue import Reservation
@@ -14,6 +19,10 @@ if TYPE_CHECKING:
 AHEAD_S = 0.05  # seconds of work that may wait here: others could begin it meanwhile
 AHEAD_MOST = 64  # runs that may wait
 PACE_WEIGHT = 0.2  # of the newest run in the mean of how long runs take
+INSTANT_S = 0.001  # what a thread takes of others' tasks, in the hope that each is over at once, may wait so long
+
+Task: TypeAlias = Callable[[], Ran]
+"""What a thread does for one run: its handler, and whatever could not be done in a turn. It must not raise."""
 
 
 class Crew:
@@ -22,8 +31,7 @@ class Crew:
     def __init__(
         self,
         size: int,
-        work: "Callable[[Reservation, Ending | None], Ran]",
-        record: "Callable[[Ending], None]",
+        turn: "Callable[[Sequence[Ending], Sequence[Reservation]], list[Task]]",
         *,
         ahead: int | None = None,
         monotonic: Callable[[], float],
@@ -31,18 +39,22 @@ class Crew:
         """Start no thread yet.
 
         Args:
-            work: runs one, after recording what it is given of the run before, and tells what came of it.
-            record: records the end of a run that no other follows at once.
+            turn: records ends and begins runs, and returns what is left to do of them. It must not raise.
             ahead: how many runs may wait for a thread; None: as many as at the pace of late are begun within `AHEAD_S`.
         """
         self.size = size
         self.ahead = ahead
-        self._work = work
-        self._record = record
+        self._turn = turn
         self._monotonic = monotonic
         self._ready: deque[tuple[Reservation, float]] = deque()
-        self._busy = 0
-        self._pace_s: float | None = None
+        self._tasks: deque[Task] = deque()
+        self._tasks_at = 0.0  # when the last turn brought some
+        self._ended: list[Ending] = []
+        self._is_turning = False
+        self._busy = 0  # runs that were taken and are not over: begun, or recorded, or on their way to either
+        self._turn_s = 0.0
+        self._pace_s: float | None = None  # of handlers, their mean of late
+        self._usual_s: float | None = None  # their median, which a machine that is busy with others hardly moves
         self._is_closed = False
         self._is_hurried = False
         lock = threading.RLock()
@@ -71,9 +83,9 @@ class Crew:
         return free + ahead if waiting <= ahead // 2 else 0  # in batches: each is a transaction of the queue
 
     def _ahead_at_pace(self) -> int:
-        if not self._pace_s:
+        if self._pace_s is None:
             return 0
-        return min(AHEAD_MOST, int(self.size * AHEAD_S / self._pace_s))
+        return min(AHEAD_MOST, int(self.size * AHEAD_S / (self._pace_s + self._turn_s or AHEAD_S)))
 
     def put(self, reservations: Sequence[Reservation]) -> bool:
         """Have runs begun as soon as threads are free; False when the crew takes no more, and has taken none."""
@@ -82,7 +94,7 @@ class Crew:
                 return False
             now = self._monotonic()
             self._ready.extend((one, now) for one in reservations)
-            self._put.notify(len(reservations))
+            self._put.notify()
             return True
 
     def take_back(self, older_s: float = 0.0) -> list[Reservation]:
@@ -131,49 +143,82 @@ class Crew:
     def _run(self, first: Callable[[], object] | None) -> None:
         if first is not None:
             first()
-            with self._changed:
-                self._busy -= 1  # of the thread whose place this one takes
-                self._changed.notify_all()
-        ending: Ending | None = None
-        while True:
-            reservation = self._next() if ending is None else self._next_at_once()
-            if reservation is not None:
-                began = self._monotonic()
-                ending, stays = self._work(reservation, ending)
-                if not stays:
-                    return
-                self._learn(self._monotonic() - began)
-            elif ending is not None:
-                self._record(ending)
-                ending = None
-            else:
+            self._rest()  # the thread whose place this one takes
+        while (task := self._next()) is not None:
+            began = self._monotonic()
+            ending, stays = task()
+            if not stays:
                 return
+            self._learn(self._monotonic() - began)
             if ending is None:
                 self._rest()
+            else:
+                with self._changed:
+                    self._ended.append(ending)
 
-    def _next(self) -> Reservation | None:
-        """Wait for a run; None when none will come."""
+    def _next(self) -> Task | None:
+        """Return what to do, after taking turns for as long as there is nothing else; None when nothing will come."""
+        at_once = True  # a thread that was at work
         with self._changed:
-            while not self._ready:
-                if self._is_closed:
+            while True:
+                if self._tasks and (wait_s := 0.0 if at_once else self._patience_s()) <= 0:
+                    task = self._tasks.popleft()
+                    if self._tasks and not at_once:
+                        self._put.notify()  # these are no tasks of an instant
+                    return task
+                if self._tasks:
+                    self._put.wait(wait_s)
+                elif self._may_turn():
+                    self._take_turn()
+                    at_once = True
+                elif self._is_closed and not self._is_turning:
+                    self._put.notify()  # the next one may leave, too
                     return None
-                self._put.wait()
-            self._busy += 1
-            return self._take()
+                else:
+                    self._put.wait()
+                    at_once = False
 
-    def _next_at_once(self) -> Reservation | None:
-        """Return a run for a thread that is busy; None when none waits."""
-        with self._changed:
-            return self._take() if self._ready else None
+    def _patience_s(self) -> float:
+        """Return how long a thread that waits leaves tasks to those at work, which are through with them in an instant."""
+        if self._usual_s is None or self._usual_s > INSTANT_S / self.size:
+            return 0.0
+        return self._tasks_at + INSTANT_S - self._monotonic()
 
-    def _take(self) -> Reservation:
-        reservation = self._ready.popleft()[0]
+    def _may_turn(self) -> bool:
+        return not self._is_turning and bool(self._ended or (self._ready and self._busy < self.size))
+
+    def _take_turn(self) -> None:
+        """Record what ended and begin what waits, as many as may run, the lock released meanwhile."""
+        endings, self._ended = self._ended, []
+        room = self.size - self._busy + len(endings)
+        reservations = [self._ready.popleft()[0] for _ in range(min(room, len(self._ready)))]
+        self._busy += len(reservations)
+        self._is_turning = True
         if self._room():
             self._changed.notify_all()
-        return reservation
+        self._changed.release()
+        try:
+            began = self._monotonic()
+            tasks = self._turn(endings, reservations)
+            self._turn_s = self._monotonic() - began
+        finally:
+            self._changed.acquire()
+            self._is_turning = False
+        self._busy += len(tasks) - len(endings) - len(reservations)
+        self._tasks.extend(tasks)
+        self._tasks_at = self._monotonic()
+        others = len(self._tasks) - 1 + self._may_turn()  # what this thread does not do at once
+        if others > 0:
+            self._put.notify(others if self._patience_s() <= 0 else 1)
+        if self._room() or self._is_idle():
+            self._changed.notify_all()
 
     def _learn(self, took_s: float) -> None:
-        self._pace_s = took_s if self._pace_s is None else self._pace_s + PACE_WEIGHT * (took_s - self._pace_s)
+        if self._pace_s is None or self._usual_s is None:
+            self._pace_s = self._usual_s = took_s
+            return
+        self._pace_s += PACE_WEIGHT * (took_s - self._pace_s)
+        self._usual_s *= 1 + PACE_WEIGHT if took_s > self._usual_s else 1 / (1 + PACE_WEIGHT)
 
     def _rest(self) -> None:
         with self._changed:

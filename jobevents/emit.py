@@ -7,6 +7,7 @@ that event is folded in and the decision is made again.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -224,28 +225,30 @@ class Emitter:
             return [self.change(job_id, decide, by) for job_id in job_ids]
         return [done.get(job.job_id) or Change(job) for job in jobs]
 
-    def change_together(self, wanted: Sequence[Wanted]) -> list[Change] | None:
-        """Append what is wanted of several jobs in one transaction; None when it cannot be, and nothing was written.
+    def change_together(self, wanted: Sequence[Wanted]) -> list[Change | None]:
+        """Append what is wanted of several jobs in one transaction; None for what was not written, with whatever is the matter.
 
-        Then each is to be asked for by itself, which tells what is the matter with it.
+        It is to be asked for by itself then, which tells. A second change of the same job is never made here.
 
         Raises:
             AppendUnknown: the reply was lost: all of it may be in the log; `settle_own` tells of each job.
             Whatever a `decide` raises that is no error of ours.
         """
-        if not self.log.whole_calls or len({one.job_id for one in wanted}) < len(wanted):
-            return None
+        made: dict[str, tuple[Job, list[Event]]] = {}
+        for one in wanted if self.log.whole_calls else ():
+            job_id = one.job_id
+            if job_id not in made and job_id not in self._unsettled:
+                made[job_id] = Job(job_id), []
+                with suppress(JobEventsError):
+                    job = self.cached(job_id) or self._refresh(job_id, None)
+                    made[job_id] = job, self._make(job, one.decide(job), one.by)
         try:
-            self._settle_first([one.job_id for one in wanted])
-            made = []
-            for one in wanted:
-                job = self.cached(one.job_id) or self._refresh(one.job_id, None)
-                made.append((job, self._make(job, one.decide(job), one.by)))
-            return self._append_all(made) if all(events for _, events in made) else None
+            done = {change.job.job_id: change for change in self._append_all([one for one in made.values() if one[1]])}
         except AppendUnknown:
             raise
         except JobEventsError:
-            return None
+            done = {}
+        return [done.pop(one.job_id, None) for one in wanted]
 
     def _append_all(self, made: Sequence[tuple[Job, list[Event]]]) -> list[Change]:
         """Append events of several jobs, in one transaction."""

@@ -1,4 +1,4 @@
-"""The end of an attempt on its way into the log: recorded once, by itself or in one transaction with the start of the next."""
+"""The end of an attempt on its way into the log: recorded once, by itself or in one transaction with those of others."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class Ending:
         self._leave = leave
         self._is_settled = False
         self._is_unsure = False  # an append of it may be in the log
-        self._wanted = Wanted(job_id, self._decide, by)
+        self.wanted = Wanted(job_id, self._decide, by)  # to be asked for with others, or by `record`
 
     def record(self) -> JobEventsError | None:
         """Append it by itself, unless that was done, and return why it could not be: also warned of, and counted."""
@@ -65,28 +65,19 @@ class Ending:
                 self._settle(change)
         return self.error
 
-    def record_with(self, start: Wanted) -> Change | None:
-        """Append it together with the start of another attempt, and return what came of that; None: neither was appended.
+    def recorded(self, change: Change | None) -> bool:
+        """Take what came of `wanted`, asked for together with other changes; False when it is to be recorded still."""
+        if change is not None:
+            self._settle(change)
+        return self._is_settled
 
-        Raises:
-            AppendUnknown: the reply was lost: both may be in the log.
-            Unavailable, PermissionDenied, Corrupt: what the log says; then it is not known of either.
-        """
-        if self._is_settled:
-            return None
-        try:
-            changes = self._emitter.change_together([self._wanted, start])
-        except AppendUnknown:
-            self._is_unsure = True
-            return self._emitter.settle_own(start.job_id)
-        if changes is None:
-            return None
-        self._settle(changes[0])
-        return changes[1]
+    def doubt(self) -> None:
+        """Know that `wanted` may be in the log, since the reply to it was lost."""
+        self._is_unsure = True
 
     def _persistently(self) -> Change:
         """Append, and while the log is unavailable wait and try again for as long as `patience` has it."""
-        wanted, emitter = self._wanted, self._emitter
+        wanted, emitter = self.wanted, self._emitter
         tries = self._patience.start()
         while True:
             try:
@@ -106,7 +97,7 @@ class Ending:
             stopped = outcome.waits and job.cancel_requested_at is not None  # nobody wants it again (CAN-01)
             return [*self._before, partial(JobCanceled if stopped else outcome.draft, start=start)]
         if not start and JobStarted in allowed(job.state):
-            began = partial(JobStarted, attempt=job.tries + 1, worker=self._wanted.by.actor, late=True)
+            began = partial(JobStarted, attempt=job.tries + 1, worker=self.wanted.by.actor, late=True)
             return [began, partial(outcome.draft, start=job.version + 1)]
         return refusal(job, start, outcome, ungranted=not start)
 
@@ -114,7 +105,7 @@ class Ending:
         self._is_settled = True
         self.error = error
         self._leave()
-        job_id, tried = self._wanted.job_id, self._outcome.type
+        job_id, tried = self.wanted.job_id, self._outcome.type
         if error is not None:
             self._counts.add("records_failed")
             logger.warning(

@@ -112,7 +112,7 @@ class Execution:
 class Ran(NamedTuple):
     """What came of a reserved run."""
 
-    ending: "Ending | None" = None  # to be recorded, by itself or with the start of the next; None: that is done
+    ending: "Ending | None" = None  # to be recorded, by itself or in a turn; None: that is done
     stays: bool = True  # its thread does: not one whose handler returned after it had been given up
 
 
@@ -142,7 +142,7 @@ class Executor:
             on_begin: told before a handler is entered, `on_end` before its outcome is recorded.
         """
         self._jobs = jobs
-        self._registry = registry
+        self.registry = registry
         self._worker = worker
         self._logs = logs
         self._queue_limits = {name: Limit("queue", name, most) for name, most in (queue_limits or {}).items()}
@@ -164,32 +164,22 @@ class Executor:
             raise error
         return stays
 
-    def run(self, reservation: Reservation, after: "Ending | None" = None) -> Ran:
+    def run(self, reservation: Reservation) -> Ran:
         """Run a reserved run, acknowledged once its start is in the log; its end is the caller's to record, before long.
-
-        Args:
-            after: the end of the run before: recorded with the start of this one, or by itself, whatever is raised.
 
         Raises:
             JobEventsError: what the log or the queue says. A run that was not acknowledged is to be handed back.
         """
-        try:
-            return self._run(reservation, after)
-        finally:
-            if after is not None:
-                after.record()
-
-    def _run(self, reservation: Reservation, after: "Ending | None") -> Ran:
         run = reservation.run
-        definition = self._registry.get(run.job_name)
+        definition = self.registry.get(run.job_name)
         if definition is None:
             why = f"no job of this name is registered name={run.job_name}"
             self._jobs.fail(run.id, why, kind="JOB_NOT_FOUND", actor=ACTOR)
             reservation.ack()
             return DONE
-        attempt = self._attempt(run, definition)
+        attempt = self.attempt(run, definition)
         try:
-            attempt.enter(after)
+            attempt.__enter__()
         except Busy as busy:
             self._wait_for_slot(reservation, definition, busy)
         except (AlreadySucceeded, AlreadyCanceled, AlreadyRunning):
@@ -198,21 +188,30 @@ class Executor:
             is_early = self._jobs.emitter.load(run.id).state == QUEUED
             reservation.ack(refused if is_early else None, delay_s=STALE_S if is_early else 0)
         else:
-            self._acknowledge(reservation)
-            return self._handle(Execution(definition, attempt, self._monotonic()))
+            self.acknowledge(reservation)
+            return self.handle(self.begun(definition, attempt))
         return DONE
 
-    def _acknowledge(self, reservation: Reservation) -> None:
+    def acknowledge(self, reservation: Reservation) -> None:
         """Let the queue forget a run whose start is in the log: from now on our lease is what tells that it is worked on."""
         try:
             reservation.ack()
         except Exception:  # noqa: BLE001  # a queue of the user's: what it hands out again is refused by the guard
             self._jobs.counts.add("acknowledgements_failed")
 
-    def _attempt(self, run: JobRun, definition: JobDefinition) -> "Attempt":
+    def begun(self, definition: JobDefinition, attempt: "Attempt") -> Execution:
+        """Return the execution of an attempt that was entered."""
+        return Execution(definition, attempt, self._monotonic())
+
+    def limits(self, run: JobRun, definition: JobDefinition) -> list[Limit]:
+        """Return how many runs like this one may go on at once, by its queue and by its kind."""
         limits = [self._queue_limits[run.queue]] if run.queue in self._queue_limits else []
         if definition.max_concurrent:
             limits.append(Limit("job_name", definition.name, definition.max_concurrent))
+        return limits
+
+    def attempt(self, run: JobRun, definition: JobDefinition) -> "Attempt":
+        """Return the attempt at a run, by the rules of its kind; it is not entered yet."""
         timeout_s = definition.timeout_s
         return self._jobs.attempt(
             run.id,
@@ -220,7 +219,7 @@ class Executor:
             deadline_s=None if timeout_s is None else timeout_s + definition.stop_grace_s + DEADLINE_MARGIN_S,
             on_unreadable="raise",
             strict=True,
-            limits=limits,
+            limits=self.limits(run, definition),
             if_due=True,
             retry_in=lambda attempt: definition.retry_in(attempt, run.id),
             patience=self._patience,
@@ -239,7 +238,8 @@ class Executor:
                 self._jobs.cancel(job_id, actor=ACTOR, reason=f"replaced by job_id={run.id}")
         reservation.ack(busy, delay_s=BUSY_S)
 
-    def _handle(self, execution: Execution) -> Ran:
+    def handle(self, execution: Execution) -> Ran:
+        """Call the handler of a run that was begun; its end is the caller's to record, before long."""
         self._on_begin(execution)
         error: BaseException | None = None
         value: Any = None  # Any: what the handler returns

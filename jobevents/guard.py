@@ -9,7 +9,6 @@ import msgspec
 
 from jobevents import boundary
 from jobevents.emit import By, Change, Draft, Emitter, Wanted
-from jobevents.ending import Ending
 from jobevents.errors import AlreadyCanceled, AlreadyRunning, AlreadySucceeded, AppendUnknown, InvalidValue, Refused
 from jobevents.events import JobCanceled, JobRequeued, JobStarted
 from jobevents.job import CANCELED, DELETED, QUEUED, RUNNING, SUCCEEDED, Job, allowed, due_at
@@ -59,21 +58,17 @@ class Terms(msgspec.Struct, frozen=True):
             )
 
 
-def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "", after: Ending | None = None) -> Change:
-    """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
+def start_of(worker: Worker, job_id: str, terms: Terms) -> Wanted:
+    """Return the change that starts a job, if that may be: JobStarted, as it is decided on the job's state.
 
     A job nobody queued may be started all the same: a task delivered before its record, or older than this system. A start
     whose worker is dead or whose deadline has passed is lost, and is fenced off first; if somebody asked for a cancel, it is
     not run again. A record that says the job runs, written by whoever, names no worker: nobody knows of one.
 
-    Args:
-        after: what is to be recorded before, with this start in one transaction where that can be.
-
-    Raises:
+    Deciding raises:
         AlreadySucceeded, AlreadyCanceled, AlreadyRunning: it may not be started.
-        Busy: as many jobs run as a limit lets.
         Refused: with `if_due`, it does not wait, or not for now.
-        AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
+        Unavailable, PermissionDenied: it cannot be known whether its worker lives.
     """
     now = worker.emitter.clock()
     deadline = None if terms.deadline_s is None else now + timedelta(seconds=terms.deadline_s)
@@ -95,23 +90,41 @@ def grant(worker: Worker, job_id: str, terms: Terms, *, trace: str = "", after: 
         requeued = [partial(JobRequeued, cause="lost", start=job.start, reason=why)] if why else []
         return [*requeued, partial(JobStarted, attempt=tries + 1, worker=worker.identity, deadline=deadline)]
 
-    if worker.emitter.heed is not None:
-        worker.emitter.heed(job_id)
-    by = By(actor=worker.identity, trace=trace)
-    change = None
-    if after is not None:
-        if not terms.limits:  # what ends may be what makes room
-            change = after.record_with(Wanted(job_id, decide, by))
-        after.record()
+    return Wanted(job_id, decide, By(actor=worker.identity))
+
+
+def grant(worker: Worker, wanted: Wanted, terms: Terms) -> Job:
+    """Append JobStarted if the job may be started, and return the job as it then is: one append decides, however many race.
+
+    Args:
+        wanted: what `start_of` the same terms has returned.
+
+    Raises:
+        AlreadySucceeded, AlreadyCanceled, AlreadyRunning, Refused: it may not be started; see `start_of`.
+        Busy: as many jobs run as a limit lets.
+        AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
+    """
+    emitter, job_id = worker.emitter, wanted.job_id
+    if emitter.heed is not None:
+        emitter.heed(job_id)
     try:
-        change = change or worker.emitter.change(job_id, decide, by, limits=terms.limits)
+        change = emitter.change(job_id, wanted.decide, wanted.by, limits=terms.limits)
     except AppendUnknown as unknown:  # our start may be in the log: look, before anybody is refused for its sake
-        change = worker.emitter.settle(unknown) or worker.emitter.change(job_id, decide, by, limits=terms.limits)
-    if any(isinstance(event, JobRequeued) for event in change.events):
+        change = emitter.settle(unknown) or emitter.change(job_id, wanted.decide, wanted.by, limits=terms.limits)
+    return granted(worker, change)
+
+
+def granted(worker: Worker, change: Change) -> Job:
+    """Return the job that a change of `start_of` has started.
+
+    Raises:
+        AlreadyCanceled: it has canceled it instead, since that was asked for.
+    """
+    if isinstance(change.events[0], JobRequeued):
         worker.counts.add("lost_starts_taken_over")
     if change.job.state == CANCELED:
-        raise AlreadyCanceled("the job was canceled, since that was asked for", job_id=job_id)
-    return change
+        raise AlreadyCanceled("the job was canceled, since that was asked for", job_id=change.job.job_id)
+    return change.job
 
 
 def _refuse_what_is_done(job: Job) -> None:

@@ -14,10 +14,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from jobevents.crew import Crew
+from jobevents import turn
+from jobevents.crew import Crew, Task
 from jobevents.errors import Misconfigured, QueueClosed
 from jobevents.execution import DONE, Execution, Executor, Ran, Stop
 from jobevents.foreign import PausableQueue, QueueFeed, StoreMirror
@@ -109,7 +111,7 @@ class JobRunner:
             on_end=self._watch.end,
             monotonic=monotonic,
         )
-        self._crew = Crew(workers, self._work, self._record, ahead=prefetch, monotonic=monotonic)
+        self._crew = Crew(workers, self._turn, ahead=prefetch, monotonic=monotonic)
         self._reserving = Trouble("reserving runs", logger)
         self._working = Trouble("starting and ending runs", logger)
         self._lock = threading.Lock()
@@ -289,30 +291,63 @@ class JobRunner:
                 self._hand_back(reservation)
             self._ended.wait(TICK_S)
 
-    def _work(self, reservation: Reservation, after: "Ending | None") -> Ran:
-        """Run one, after recording the end of the one before."""
+    def _turn(self, endings: "Sequence[Ending]", reservations: Sequence[Reservation]) -> list[Task]:
+        """Record ends and starts in one transaction, and return what is left to do."""
+        if (
+            self._mirror is not None or self._working.wait_s
+        ):  # it is asked of each before that is started; or in trouble
+            return self._alone(endings, reservations)
         try:
-            if self._mirror is not None:
-                self._mirror.pass_on_cancel(reservation.run.id)
-            ran = self._executor.run(reservation, after)
+            left = turn.take(self._executor, self._jobs.emitter, endings, reservations)
+        except Exception as error:  # noqa: BLE001  # each by itself tells what is the matter with it
+            self._working.came(error)
+            return self._alone(endings, reservations)
+        if left.begun or len(left.unrecorded) < len(endings):
+            self._working.went()
+        return [
+            *(partial(self._handle, execution) for execution in left.begun),
+            *(partial(self._run, reservation, find_out) for reservation, find_out in left.doubted),
+            *self._alone(left.unrecorded, left.alone),
+        ]
+
+    def _alone(self, endings: "Sequence[Ending]", reservations: Sequence[Reservation]) -> list[Task]:
+        """Return what does each by itself."""
+        return [
+            *(partial(self._record, ending) for ending in endings),
+            *(partial(self._run, reservation, partial(self._run_alone, reservation)) for reservation in reservations),
+        ]
+
+    def _run_alone(self, reservation: Reservation) -> Ran:
+        if self._mirror is not None:
+            self._mirror.pass_on_cancel(reservation.run.id)
+        return self._executor.run(reservation)
+
+    def _run(self, reservation: Reservation, run: Task) -> Ran:
+        """Run one, or hand it back."""
+        try:
+            ran = run()
         except Exception as error:  # noqa: BLE001  # the log's trouble, or the queue's: the run comes again
-            if after is not None:
-                self._record(after)
             self._hand_back(reservation, error, self._working.came(error))
             return DONE
-        if after is not None:
-            self._record(after)
-        elif ran.ending is None:
+        if ran.ending is None:
             self._working.went()
         return ran
 
-    def _record(self, ending: "Ending") -> None:
-        """Record the end of a run, unless that was done."""
+    def _handle(self, execution: Execution) -> Ran:
+        try:
+            return self._executor.handle(execution)
+        except Exception as error:  # noqa: BLE001  # its outcome cannot be told: our lease does, when it is given back
+            self._working.came(error)
+            return DONE
+
+    def _record(self, ending: "Ending") -> Ran:
+        """Record the end of a run."""
         error = ending.record()
         if error is None:
             self._working.went()
         else:
             self._working.came(error)
+        return DONE
 
     def _begin_to_give_up(self, execution: Execution) -> None:
         self._crew.hire(lambda: self._give_up(execution))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 from msgspec.structs import force_setattr
 
+from jobevents import boundary
 from jobevents.errors import Corrupt, InvalidValue
 from jobevents.shapes import INT64_MAX, INT64_MIN, Int64, Shape, fold, read, shape_of, without_surrogates
 from jobevents.times import ZERO, as_text, format_time, is_normal, is_writable, is_zero, parse_time, to_datetime
@@ -175,9 +176,34 @@ def check_type(type: object) -> None:
     shape_of(type, Status)
 
 
+_SHOWN_LIKE_FIELDS = frozenset({"progress", "progress_message"})
+
+
 def is_reserved(key: str) -> bool:
     """Tell whether an extra service field may not have this name, as readers would take it for a common field."""
     return fold(key) in _shape(Status).by_folded
+
+
+def check_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return service fields made storable: flat, none of the common keys (behaviour S5.1).
+
+    Raises:
+        InvalidValue: a nested value, a common key, or a value that JSON cannot hold.
+    """
+    if not isinstance(fields, dict):
+        raise InvalidValue(f"fields must be a dict, not {type(fields).__name__}")
+    checked = {}
+    for key, value in fields.items():
+        name = boundary.check_name("field", key)
+        if is_reserved(name) or name in _SHOWN_LIKE_FIELDS:
+            raise InvalidValue(f"field is one of the common keys field={name}; choose another name")
+        if isinstance(value, str):
+            checked[name] = boundary.clean_text(value, boundary.LINE_LIMIT)
+            continue
+        checked[name] = boundary.check_json(f"field {name}", value)
+        if isinstance(checked[name], dict | list):
+            raise InvalidValue(f"field is nested, the record is flat field={name}; annotate its parts one by one")
+    return checked
 
 
 @functools.cache

@@ -42,6 +42,7 @@ def test_no_more_run_than_a_job_lets(runners: Runners, gate: Gate, swift: None) 
     running = 0
     most = 0
     lock = threading.Lock()
+    met = threading.Event()
 
     @runners.registry.job("render", max_concurrent=2)
     def render(ctx: Any) -> None:
@@ -49,7 +50,10 @@ def test_no_more_run_than_a_job_lets(runners: Runners, gate: Gate, swift: None) 
         with lock:
             running += 1
             most = max(most, running)
-        threading.Event().wait(0.02)  # so that others would meet it
+            if running == 2:
+                met.set()
+        met.wait(PATIENCE_S)  # for the other that may run
+        threading.Event().wait(0.02)  # so that a third would meet it
         with lock:
             running -= 1
 
