@@ -8,15 +8,13 @@ the place in the log that was read. Beside events there are the lines that jobs 
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from jobevents import boundary, codec, ids
+from jobevents import admission, boundary, codec, ids
 from jobevents.errors import Corrupt, InvalidJobId, InvalidValue
-from jobevents.events import Event, JobRecorded
+from jobevents.events import Event
 from jobevents.log import Record
 from jobevents.store import JobLog
 
@@ -93,15 +91,6 @@ class _Payloads(msgspec.Struct):
     run: msgspec.Raw = _NO_DATA
 
 
-_RANGES: Mapping[str, tuple[int, int]] = {  # what a JobStore's caller may say of a run; a submit may say less
-    "priority": (-(2**15), 2**15 - 1),
-    "max_attempts": (0, 2**31 - 1),
-    "attempt": (0, 2**31 - 1),
-    "duration_ms": (0, 2**63 - 1),
-}
-_NAMES = ("name", "job_name", "queue")  # never empty
-_OPTIONAL_NAMES = ("key", "idem_key", "trigger", "replay_of", "root_id", "worker_id", "capture_logs")
-
 _encode = msgspec.json.Encoder().encode
 _decode_line = msgspec.json.Decoder(Line).decode
 _decode_payloads = msgspec.json.Decoder(_Payloads).decode
@@ -172,7 +161,7 @@ def to_record(line: Line) -> Record:
 
     Raises:
         Corrupt: the line does not say what its event says, names no job, or its event holds what none of ours may: values
-            that are nested too deep or too large, names, numbers or times that no submit and no JobStore takes.
+            that are nested too deep or too large, texts, names, numbers or times beyond `admission`.
     """
     try:
         data = bytes(line.data) or b64decode(line.data_base64, validate=True)
@@ -193,8 +182,9 @@ def to_record(line: Line) -> Record:
         if known is not None:
             _check_sizes(data)
         _check_depth(record)
-        if record.type in _LIMITED:
-            _check_limits(_read(data))
+        event = _read(data)
+        if event is not None:
+            admission.check(event)
     except (InvalidValue, UnicodeError) as error:
         why = boundary.visible(str(error))
         raise Corrupt(f"event cannot be taken job_id={record.job_id} version={record.version} cause={why}") from error
@@ -284,34 +274,6 @@ def _check_sizes(data: bytes) -> None:
         size = len(bytes(raw))
         if size > boundary.PAYLOAD_LIMIT:
             raise InvalidValue(f"{what} is too large size={size} limit={boundary.PAYLOAD_LIMIT} bytes")
-
-
-def _check_limits(event: Event | None) -> None:
-    """Hold what an event says of a job to what a submit or a JobStore takes; nothing to hold where it cannot be read.
-
-    Raises:
-        InvalidValue: it says more than that.
-    """
-    asserted = event.run if isinstance(event, JobRecorded) else event
-    if event is None or asserted is None:
-        return
-    boundary.check_instant("at", event.at)
-    for name in asserted.__struct_fields__:
-        value = getattr(asserted, name)
-        if value is msgspec.UNSET or value is None:
-            continue
-        if name in _NAMES or name in _OPTIONAL_NAMES:
-            boundary.check_name(name, value, optional=name in _OPTIONAL_NAMES)
-        elif name == "title" and len(value.encode()) > boundary.TITLE_LIMIT:
-            raise InvalidValue(f"title is too long size={len(value.encode())} limit={boundary.TITLE_LIMIT} bytes")
-        elif isinstance(value, datetime):
-            boundary.check_instant(name, value)
-        elif name in _RANGES and not _RANGES[name][0] <= value <= _RANGES[name][1]:
-            low, high = _RANGES[name]
-            raise InvalidValue(f"{name} must be a whole number from {low} to {high} value={value!r:.40}")
-
-
-_LIMITED = frozenset({"JobQueued", "JobRecorded"})  # types that say what a job is
 
 
 def _check_depth(record: Record) -> None:

@@ -248,6 +248,7 @@ class Jobs(Reads, Submits):
 
     def fail(self, job_id: str, error: str, *, kind: str = "", actor: str | None = None, reason: str = "") -> None:
         """Fail a queued job that cannot be started; nothing when it is not queued any more."""
+        kind = boundary.clean_text(kind, boundary.NAME_LIMIT, "kind")
         failed = partial(JobFailed, error=boundary.clean_text(error, boundary.ERROR_LIMIT, "error"), kind=kind)
         commands.drop(self._emitter, checked_id(job_id), failed, self._by(actor, reason))
 

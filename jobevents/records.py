@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobevents import status
+from jobevents import admission, status
 from jobevents.blobs import Blob
 from jobevents.commands import delete, known, must_exist
 from jobevents.emit import By, Draft, Emitter
@@ -79,8 +79,9 @@ class LogRecords:
 
         Raises:
             IllegalTransition: the record would leave `succeeded` or `canceled`, which only a rerun may.
+            InvalidValue: it is larger than a payload may be.
         """
-        record: dict[str, Any] = msgspec.json.decode(data)
+        record = admission.fitted(msgspec.json.decode(data))
         return str(self._emitter.change(name, lambda job: self._drafts(job, record), self._by).job.version)
 
     def delete(self, name: str) -> bool:

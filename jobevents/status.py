@@ -188,7 +188,7 @@ def check_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Return service fields made storable: flat, none of the common keys (behaviour S5.1).
 
     Raises:
-        InvalidValue: a nested value, a common key, or a value that JSON cannot hold.
+        InvalidValue: a nested value, a common key, a value that JSON cannot hold, or more than 64 KiB of them.
     """
     if not isinstance(fields, dict):
         raise InvalidValue(f"fields must be a dict, not {type(fields).__name__}")
@@ -203,7 +203,8 @@ def check_fields(fields: dict[str, Any]) -> dict[str, Any]:
         checked[name] = boundary.check_json(f"field {name}", value)
         if isinstance(checked[name], dict | list):
             raise InvalidValue(f"field is nested, the record is flat field={name}; annotate its parts one by one")
-    return checked
+    whole: dict[str, Any] = boundary.check_json("fields", checked)
+    return whole
 
 
 @functools.cache

@@ -78,7 +78,7 @@ class Adoption:
         before = self._emitter.load(job.job_id).version
         try:
             self._records.put(job.job_id, msgspec.json.encode(record))
-        except IllegalTransition as error:
+        except (IllegalTransition, InvalidValue) as error:
             return self._refused(job.job_id, blob.data, str(error))
         after = self._emitter.load(job.job_id)
         return Adopted(after, was_foreign=after.version > before)

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobevents import cloudevents, codec, connect, wiring
+from jobevents.assertions import RunError
 from jobevents.blobs import MemoryBlobs
 from jobevents.capture import capture
 from jobevents.emit import By
@@ -28,6 +30,7 @@ from jobevents.jobs import Jobs
 from jobevents.linefile import FRAME, read_lines
 from jobevents.log import EventLog, Record
 from jobevents.restoring import Restored, restore
+from jobevents.status import State, Status
 from jobevents.testing.strategies import histories
 from projections.index import Index
 from projections.indexview import IndexView
@@ -36,6 +39,7 @@ from projections.status import StatusView
 from projections.verify import verify
 from tests.cli import CommandLine, start
 from tests.cli import jobevents as jobevents  # a fixture
+from tests.clock import Clock
 from tests.histories import AT
 from tests.index_model import listed
 from tests.jobstates import LIVES, bring
@@ -315,6 +319,30 @@ def forged(**fields: Any) -> list[bytes]:
         ({"max_attempts": -1}, "max_attempts must be"),
         ({"scheduled_at": "0001-01-01T00:00:00+05:00"}, "scheduled_at"),
         ({"at": "9999-12-31T23:59:59-05:00"}, "at"),
+        ({"actor": "x" * 256}, "actor is too long"),
+        ({"reason": "ü" * 1025}, "reason is too long"),
+        ({"trace": "x" * 256}, "trace is too long"),
+        ({"type": "JobStarted", "attempt": 1, "worker": "x" * 256}, "worker is too long"),
+        ({"type": "JobStarted", "attempt": 2**31}, "attempt must be"),
+        ({"type": "JobStarted", "attempt": 1, "deadline": "0001-01-01T00:00:00+05:00"}, "deadline"),
+        ({"type": "JobProgressed", "start": 1, "percent": 1, "message": "x" * 1025}, "message is too long"),
+        ({"type": "JobAnnotated", "title": "x" * 1025}, "title is too long"),
+        ({"type": "JobAnnotated", "fields": {"x": "y" * 65_536}}, "fields is too large"),
+        ({"type": "JobFailed", "error": "x" * 16_385}, "error is too long"),
+        ({"type": "JobFailed", "error": "", "kind": "x" * 256}, "kind is too long"),
+        ({"type": "JobFailed", "error": "", "traceback": "x" * 32_769}, "traceback is too long"),
+        ({"type": "JobFailed", "error": "", "tail": ["x" * 65_536]}, "tail is too large"),
+        (
+            {"type": "TransitionRefused", "start": 0, "tried": "x", "state": "y", "detail": "x" * 1025},
+            "detail is too long",
+        ),
+        ({"type": "JobRecorded", "state": "failed", "changes": {"x": "y" * 65_536}}, "changes is too large"),
+        ({"type": "JobRecorded", "state": "failed", "run": {"cancel_reason": "x" * 2049}}, "cancel_reason is too long"),
+        (
+            {"type": "JobRecorded", "state": "x", "run": {"error": {"message": "x" * 16_385}}},
+            "error message is too long",
+        ),
+        ({"type": "JobImported", "state": "failed", "record": {"x": "y" * 65_536}}, "record is too large"),
     ],
 )
 def test_an_event_beyond_our_limits_is_refused_with_its_line(
@@ -338,6 +366,53 @@ def test_an_event_at_our_limits_is_taken(other: Jobs, tmp_path: Path) -> None:
     path.write_bytes(b"".join(line + b"\n" for line in forged(**most, max_attempts=2**15 - 1)))
 
     assert (1, 0, {}) == ((done := take(other, path)).events, done.refused, done.unreadable)
+
+
+def test_whatever_is_written_here_is_taken_there(other: Jobs, tmp_path: Path) -> None:
+    """One rule for every way in: of far too much, the API keeps what an import takes, and no file of ours is refused."""
+    much = "ü" * 100_000
+    by = {"actor": much, "reason": much}
+    with connect("memory://", clock=Clock()) as jobs:
+        failed, running = (jobs.submit("render", title=much, max_attempts=3, **by) for _ in range(2))
+        with suppress(OSError), jobs.attempt(failed, worker="ü" * 100) as attempt:
+            attempt.progress(1, much)
+            attempt.annotate(title=much, command="ü" * 100, one=much, two=much)
+            for _ in range(20):
+                attempt.log(much)
+            raise OSError(much)
+        jobs.retry(failed, **by)
+        jobs.fail(failed, much, kind=much, **by)
+        jobs.attempt(running).__enter__()
+        jobs.cancel(running, **by)
+        run = jobs.store.get(running)
+        error = RunError(code=much, message=much, stack=much)
+        jobs.store.update(msgspec.structs.replace(run, status="failed", error=error, progress_message=much))
+        records = jobs.statuses()
+        for state in (State.RUNNING, State.FAILED, "stuck"):
+            records.save("song-7", Status(job_id="song-7", state=state, title=much, command=much, error=much))
+        saved = records.get("song-7")
+        export(jobs, tmp_path / "all.jsonl")
+        written = content(jobs.log)
+
+    done = take(other, tmp_path / "all.jsonl")
+
+    assert (0, {}) == (done.refused, done.unreadable)
+    assert written == content(other.log)
+    assert "bytes cut" in saved.error
+    assert saved.error.startswith("ü")
+
+
+def test_a_record_larger_than_a_payload_is_refused(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
+    """With its size, before anything is written; an annotation is dropped with a warning, since the work goes on."""
+
+    class Song(Status):
+        lyrics: str = ""
+
+    with pytest.raises(InvalidValue, match=r"record is too large size=6.* limit=65536"):
+        jobs.statuses(Song).save("song-7", Song(job_id="song-7", state=State.RUNNING, lyrics="x" * 65_536))
+    with jobs.attempt(jobs.submit("render")) as attempt:
+        attempt.annotate(**{f"f{n}": "x" * 8000 for n in range(9)})
+    assert "fields is too large size=7" in caplog.text
 
 
 def test_many_small_values_count_by_the_memory_that_they_take(other: Jobs, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "connect", partial(wiring.connect, blobs=made.live))
         patch.setattr(wiring, "open_blobs", lambda url: (made.source, "jobs"))
-        report = made.run("import", "gs://old/jobs")
+        report = made.run("import", "gs://old/jobs", "--create")
         assert (JOBS, 0) == (report["imported"], report["unreadable"])
         health = made.run("project", "--once")
         assert [JOBS, JOBS] == [one["position"] for one in health]

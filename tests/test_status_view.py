@@ -488,6 +488,30 @@ def test_a_foreign_write_over_a_finished_job_is_refused(world: World, caplog: py
     assert "written by another service" in caplog.text
 
 
+def test_a_foreign_record_that_is_too_large_is_refused(world: World) -> None:
+    """What no event may hold is told by one, and its place is taken by the status."""
+    job_id, view = a_running_job(world)
+    world.write_foreign(job_id, b'{"job_id":"%s","state":"running","lyrics":"%s"}' % (job_id.encode(), b"x" * 70_000))
+
+    save(view, world.jobs.job(job_id), 3)
+
+    assert "record is too large" in getattr(world.jobs.history(job_id)[-1], "detail", "")
+    assert world.expected(job_id) == world.stored(job_id)
+
+
+def test_a_long_error_of_a_foreign_record_loses_its_middle(world: World) -> None:
+    """The failure is kept whatever its length, and is not found again in what stands in its place."""
+    job_id, view = a_running_job(world)
+    world.write_foreign(job_id, b'{"job_id":"%s","state":"failed","error":"%s"}' % (job_id.encode(), b"x" * 70_000))
+
+    for position in (3, 4):
+        save(view, world.jobs.job(job_id), position)
+
+    assert ("failed", 1) == (world.jobs.get(job_id).state, world.types(job_id).count("JobRecorded"))
+    assert "bytes cut" in world.jobs.get(job_id).error
+    assert world.expected(job_id) == world.stored(job_id)
+
+
 def test_equal_content_is_no_foreign_write(world: World) -> None:
     """A record that says what the log says is replaced without an event or a word."""
     job_id, _ = a_running_job(world)
