@@ -133,6 +133,11 @@ async def _serve(near: int, pubsub: int) -> None:
     await asyncio.to_thread(sys.stdin.read)
 
 
+def _in_memory() -> str | None:
+    """Return a directory without a disk, if there is one: in its own memory the emulator looks through all objects for each."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
 def main() -> None:
     """Start both, say where they are, and end with the standard input."""
     binary = devcloud.storage_binary()
@@ -140,9 +145,11 @@ def main() -> None:
     pubsub = PubSubServer()
     pubsub.start()
     near = f"{_HOST}:{devcloud.free_port()}"
-    with tempfile.TemporaryDirectory(prefix="jobevents-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="jobevents-bench-", dir=_in_memory()) as directory:
         output = Path(directory) / "storage.log"
-        with devcloud.running(devcloud.storage_command(binary, near, near, None), output) as emulator:
+        with devcloud.running(
+            devcloud.storage_command(binary, near, near, Path(directory) / "data"), output
+        ) as emulator:
             devcloud.wait_for(f"http://{near}/storage/v1/b?project=bench", emulator, output)
             asyncio.run(_serve(int(near.partition(":")[2]), pubsub.port))
     pubsub.close()

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 from google.cloud.storage import Client
-from requests.exceptions import ConnectionError as Disconnected
+from urllib3.exceptions import ProtocolError as Disconnected
 
 from jobevents.backends.gcs import GcsBlobs
 from jobevents.blobs import ABSENT, Blob, Blobs
@@ -155,7 +155,7 @@ def test_refused_credentials(
     assert [] == gcs_time.sleeps
 
 
-@pytest.mark.parametrize("call", [_CALLS["put"], _CALLS["list"]])  # of a get, the library leaks the socket
+@_calls
 def test_expired_credentials(
     gcs_blobs: GcsBlobs, gcs_proxy: GcsProxy, gcs_time: FakeTime, call: Callable[[Blobs], object]
 ) -> None:

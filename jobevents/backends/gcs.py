@@ -16,9 +16,7 @@ from typing import Any, TypeVar
 
 import google.auth.exceptions
 import msgspec
-import requests
 from google.api_core import exceptions as api_errors
-from google.cloud.storage import Blob as StorageObject
 from google.cloud.storage import Client
 from requests.adapters import HTTPAdapter
 
@@ -26,6 +24,7 @@ from jobevents import errors
 from jobevents.backends import conditional
 from jobevents.backends.conditional import Stored
 from jobevents.backends.gcserrors import FAILURES, is_bucket_missing, is_transient, status_of, translated
+from jobevents.backends.gcswire import LARGEST, GcsWire, Read
 from jobevents.backoff import Backoff, Tries
 from jobevents.blobs import Blob, BlobEntry, check_metadata, check_name, check_prefix
 
@@ -76,7 +75,7 @@ class GcsBlobs:
         self._page_size = page_size
         self._backoff = backoff or Backoff()
         self._pid = os.getpid()
-        self._bucket = self._open()
+        self._bucket, self._wire = self._open()
 
     def once(self) -> "GcsBlobs":
         """Return the same bucket, over the same connections, where a call is one request that is not tried again.
@@ -137,7 +136,8 @@ class GcsBlobs:
         return self._entries(prefix, start, delimiter)
 
     def close(self) -> None:
-        """Close the connections of a client made here."""
+        """Close the connections made here."""
+        self._wire.close()
         if self._client is None:
             self._bucket.client.close()
 
@@ -156,20 +156,27 @@ class GcsBlobs:
             )
         return key
 
-    def _open(self) -> Any:  # google-cloud-storage has no types
+    def _open(self) -> tuple[Any, GcsWire]:  # google-cloud-storage has no types
         client = self._client or _new_client()
         # Made to label traces, it reads the bucket in a thread at first use and again at a 404 (3.17).
         client._bucket_metadata_cache = None
+        session = client._http
         for scheme in ("https://", "http://"):
-            client._http.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=self._threads))
-        return client.bucket(self._name)
+            session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=self._threads))
+        if (
+            session.trust_env
+        ):  # proxies and certificates of the environment, which requests would look for at each request
+            found = session.merge_environment_settings(client._connection.API_BASE_URL, {}, None, None, None)
+            session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
+            session.trust_env = False
+        return client.bucket(self._name), GcsWire(client, self._name, threads=self._threads)
 
     def _handle(self) -> Any:  # google-cloud-storage has no types
         """Return this process's bucket; a forked child makes its own, as two cannot share a connection."""
         if self._pid != os.getpid():
             if self._client is not None:
                 raise errors.Misconfigured(f"client was made before a fork bucket={self._name}; give no client")
-            self._bucket, self._pid = self._open(), os.getpid()
+            (self._bucket, self._wire), self._pid = self._open(), os.getpid()
         return self._bucket
 
     def _call(self, tries: Tries, doing: str, request: Callable[[float], T], *, absent_is_bucket: bool = False) -> T:
@@ -183,28 +190,25 @@ class GcsBlobs:
 
     def _read(self, key: str, if_changed: str | None, timeout_s: float) -> Blob | None:
         unless = int(if_changed) if if_changed is not None and if_changed.isdecimal() else None
+        self._handle()
         for _ in range(10):
-            download = _Download(key, self._handle())
-            try:
-                data = download.download_as_bytes(
-                    if_generation_not_match=unless, checksum="crc32c", retry=None, timeout=timeout_s
-                )
-            except api_errors.NotModified:
+            found = self._wire.read(key, unless, timeout_s)
+            if found is None:
                 return None
-            blob = _from_headers(data, download.headers) or self._with_metadata(data, download, timeout_s)
+            blob = _from_headers(found.data, found.headers) or self._with_metadata(key, found, timeout_s)
             if blob is not None:
                 return blob
         raise errors.Unavailable(f"blob is replaced all the time bucket={self._name} name={key!r}")
 
-    def _with_metadata(self, data: bytes, download: "_Download", timeout_s: float) -> Blob | None:
+    def _with_metadata(self, key: str, found: Read, timeout_s: float) -> Blob | None:
         """Complete what was read by a second request, for the same generation; None when that one is gone."""
-        resource = self._handle().blob(download.name, generation=download.generation)
+        resource = self._handle().blob(key, generation=int(found.headers["x-goog-generation"]))
         try:
             resource.reload(retry=None, timeout=timeout_s)
         except api_errors.NotFound:
             return None
         metadata = {key: value for key, value in (resource.metadata or {}).items() if key != _TOKEN}
-        return Blob(data, str(resource.generation), metadata, resource.updated)
+        return Blob(found.data, str(resource.generation), metadata, resource.updated)
 
     def _guarded(self, key: str, if_generation: str | None, write: Callable[[Tries, int], T]) -> T:
         """Write over the generation given, or over whatever there is, read anew each time another writer was first."""
@@ -223,7 +227,7 @@ class GcsBlobs:
             tries,
             upload.key,
             upload.token,
-            lambda left_s: upload.send(self._handle(), over, min(self._timeout_s, left_s)),
+            lambda left_s: upload.send(self._handle(), self._wire, over, min(self._timeout_s, left_s)),
         )
 
     def is_refusal(self, error: Exception) -> bool:
@@ -318,11 +322,17 @@ class _Upload(msgspec.Struct, frozen=True):
     metadata: dict[str, str]
     token: str
 
-    def send(self, bucket: Any, over: int, timeout_s: float) -> str:  # google-cloud-storage has no types
+    def send(self, bucket: Any, wire: GcsWire, over: int, timeout_s: float) -> str:  # google-cloud-storage has no types
         """Write over generation `over`; returns the new one."""
+        metadata = {**self.metadata, _TOKEN: self.token}
+        if len(self.data) <= LARGEST:
+            resource = {"name": self.key, "contentType": self.content_type, "metadata": metadata}
+            if self.cache_control:
+                resource["cacheControl"] = self.cache_control
+            return wire.write(self.data, resource, over, timeout_s)
         blob = bucket.blob(self.key)  # a used one would drop cache_control at its second upload
         blob.cache_control = self.cache_control or None
-        blob.metadata = {**self.metadata, _TOKEN: self.token}
+        blob.metadata = metadata
         blob.upload_from_string(
             self.data,
             content_type=self.content_type,
@@ -332,16 +342,6 @@ class _Upload(msgspec.Struct, frozen=True):
             timeout=timeout_s,
         )
         return str(blob.generation)
-
-
-class _Download(StorageObject):  # type: ignore[misc]  # google-cloud-storage has no types
-    """A blob that keeps the headers of its download, which hold what the library leaves for a second request."""
-
-    headers: Mapping[str, str] = {}
-
-    def _extract_headers_from_download(self, response: requests.Response) -> None:
-        super()._extract_headers_from_download(response)
-        self.headers = response.headers
 
 
 def _from_headers(data: bytes, headers: Mapping[str, str]) -> Blob | None:

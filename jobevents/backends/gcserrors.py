@@ -6,6 +6,7 @@ there.
 
 import google.auth.exceptions
 import requests
+import urllib3
 from google.api_core import exceptions as api_errors
 from google.cloud.storage import exceptions as media_errors
 
@@ -17,6 +18,7 @@ FAILURES = (
     media_errors.InvalidResponse,
     media_errors.DataCorruption,
     requests.exceptions.RequestException,
+    urllib3.exceptions.HTTPError,
     google.auth.exceptions.GoogleAuthError,
     ConnectionError,
 )
