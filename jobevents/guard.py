@@ -40,6 +40,7 @@ class Worker(msgspec.Struct, frozen=True):
     identity: str = ""  # who works, the events' `worker` and `actor`; "" until the attempt is entered
 
 
+GUARD_HITS = "guard_hits_"  # what the counts of refused attempts begin with; the rest is the class of the refusal
 _ENDLESS_S = 10**9  # 31 years: beyond this a deadline is none, and dates overflow
 
 
@@ -104,14 +105,21 @@ def grant(worker: Worker, wanted: Wanted, terms: Terms) -> Job:
         Busy: as many jobs run as a limit lets.
         AppendUnknown, Unavailable, PermissionDenied, Corrupt: what the log says.
     """
-    emitter, job_id = worker.emitter, wanted.job_id
-    if emitter.heed is not None:
-        emitter.heed(job_id)
+    if worker.emitter.heed is not None:
+        worker.emitter.heed(wanted.job_id)
     try:
-        change = emitter.change(job_id, wanted.decide, wanted.by, limits=terms.limits)
-    except AppendUnknown as unknown:  # our start may be in the log: look, before anybody is refused for its sake
-        change = emitter.settle(unknown) or emitter.change(job_id, wanted.decide, wanted.by, limits=terms.limits)
+        change = _append(worker.emitter, wanted, terms.limits)
+    except Refused as refused:
+        worker.counts.add(f"{GUARD_HITS}{type(refused).__name__}")
+        raise
     return granted(worker, change)
+
+
+def _append(emitter: Emitter, wanted: Wanted, limits: Sequence[Limit]) -> Change:
+    try:
+        return emitter.change(wanted.job_id, wanted.decide, wanted.by, limits=limits)
+    except AppendUnknown as unknown:  # our start may be in the log: look, before anybody is refused for its sake
+        return emitter.settle(unknown) or emitter.change(wanted.job_id, wanted.decide, wanted.by, limits=limits)
 
 
 def granted(worker: Worker, change: Change) -> Job:
@@ -123,6 +131,7 @@ def granted(worker: Worker, change: Change) -> Job:
     if isinstance(change.events[0], JobRequeued):
         worker.counts.add("lost_starts_taken_over")
     if change.job.state == CANCELED:
+        worker.counts.add(f"{GUARD_HITS}{AlreadyCanceled.__name__}")
         raise AlreadyCanceled("the job was canceled, since that was asked for", job_id=change.job.job_id)
     return change.job
 

@@ -27,6 +27,7 @@ from jobevents.trouble import traced
 from jobevents.workers import BEATS, LEASE_S, Lease, Leases, Sighting, new_identity
 
 IDLE_NAMES = 8  # identities without an attempt that keep their lease: a caller may name each of its requests a worker
+OVERDUE = "the deadline has passed"  # what the reason begins with where it was that
 SHORTEST_S, LONGEST_S = 0.1, 86_400.0  # a lease
 
 logger = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ class Presence:
         found = {}
         for one in held:
             if one.is_overdue:
-                found[one.job_id] = Loss(f"the deadline has passed worker={one.worker}")
+                found[one.job_id] = Loss(f"{OVERDUE} worker={one.worker}")
             elif one.worker in running:
                 if running[one.worker][one.job_id] <= (one.worker == asking):
                     why = f"the attempt ended and its outcome could not be recorded worker={one.worker}"

@@ -15,7 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from jobevents import connect
 from jobevents.attempt import Attempt
 from jobevents.blobs import MemoryBlobs
-from jobevents.errors import Canceled, Corrupt, JobEventsError, Misconfigured, PermissionDenied, Unavailable
+from jobevents.errors import (
+    AlreadyRunning,
+    AlreadySucceeded,
+    Canceled,
+    Corrupt,
+    JobEventsError,
+    Misconfigured,
+    PermissionDenied,
+    Unavailable,
+)
 from jobevents.jobs import Jobs
 from jobevents.records import status_bytes
 from jobevents.testing.faults import Call, FailingBlobs
@@ -509,9 +518,65 @@ def test_metrics_count_lost_workers(clock: Clock) -> None:
         clock.move(5)
         jobs.reap()
 
+        jobs.attempt(canceled := jobs.submit("render"), deadline_s=1).__enter__()
+        jobs.cancel(canceled)
+        clock.move(5)
+        jobs.reap()
+
         found = metrics(api)
 
-    assert (1, 1) == (found["jobevents_rescues_total failed"], found["jobevents_rescues_total requeued"])
+    assert [1, 1, 1] == [
+        found[f"jobevents_rescues_total deadline {outcome}"] for outcome in ("failed", "requeued", "canceled")
+    ]
+
+
+def test_metrics_count_what_the_guard_refused(api: Client, past: Past, jobs: Jobs) -> None:
+    """By the reason, as this process has counted it."""
+    for _ in range(2):
+        with pytest.raises(AlreadySucceeded), jobs.attempt(past.done):
+            pass
+    with jobs.attempt(past.waiting), pytest.raises(AlreadyRunning), jobs.attempt(past.waiting):
+        pass
+
+    found = metrics(api)
+
+    assert (2, 1) == tuple(found[f"jobevents_guard_hits_total Already{how}"] for how in ("Succeeded", "Running"))
+
+
+NAMES = {
+    "jobevents_events_appended_total": {"type"},
+    "jobevents_projection_lag_seconds": {"view"},
+    "jobevents_projection_position": {"view"},
+    "jobevents_jobs": {"state", "queue"},
+    "jobevents_oldest_queued_age_seconds": {"queue"},
+    "jobevents_wait_seconds_count": set[str](),
+    "jobevents_run_seconds_count": {"outcome"},
+    "jobevents_guard_hits_total": {"reason"},
+    "jobevents_fenced_events_total": set[str](),
+    "jobevents_illegal_transitions_total": set[str](),
+    "jobevents_rescues_total": {"cause", "outcome"},
+    "jobevents_cancel_latency_seconds_count": set[str](),
+    "jobevents_append_errors_total": set[str](),
+}
+"""The names that dashboards and alarms are made of, with their labels: they do not change."""
+
+
+def test_every_metric_has_its_name(clock: Clock) -> None:
+    """Each is there, with these labels, once what it counts has happened."""
+    with connect("memory://", clock=clock) as jobs, client_of(create_app(jobs)) as api:
+        past = fill(jobs)
+        project(jobs)
+        metrics(api)
+        with pytest.raises(AlreadySucceeded), jobs.attempt(past.done):
+            pass
+        jobs.attempt(jobs.submit("render"), deadline_s=1).__enter__()
+        clock.move(5)
+        jobs.reap()
+        text = api.get("/metrics").text
+
+    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    found = {one.name: set(one.labels) for one in samples}
+    assert NAMES == {name: found.get(name) for name in NAMES}
 
 
 def test_a_bare_health_check_waits_for_nobody(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

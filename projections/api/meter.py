@@ -25,6 +25,8 @@ from jobevents.events import (
     TransitionRefused,
 )
 from jobevents.log import EventLog
+from jobevents.presence import OVERDUE
+from jobevents.reaper import ACTOR as REAPER
 
 MOST: Final = 20_000  # events read at a time: about 0.2 s; the rest comes the next time
 REMEMBERED: Final = 50_000  # jobs under way of which times are kept: about 10 MB
@@ -71,7 +73,10 @@ class Meter:
             "jobevents_illegal_transitions", "Outcomes that came too late: TransitionRefused.", registry=registry
         )
         self._rescues = Counter(
-            "jobevents_rescues", "Jobs of dead workers that were given back.", ["outcome"], registry=registry
+            "jobevents_rescues",
+            "Jobs of dead workers, or past their deadline, that were given back.",
+            ["cause", "outcome"],
+            registry=registry,
         )
 
     def read(self) -> None:
@@ -123,9 +128,11 @@ class Meter:
             if times.asked_at is not None:
                 self._cancels.observe(_seconds(times.asked_at, event.at))
         if isinstance(event, JobRequeued) and event.cause == "lost":
-            self._rescues.labels("requeued").inc()
+            self._rescues.labels(_cause(event.reason), "requeued").inc()
         elif isinstance(event, JobFailed) and event.kind == "WorkerLost":
-            self._rescues.labels("failed").inc()
+            self._rescues.labels(_cause(event.reason), "failed").inc()
+        elif isinstance(event, JobCanceled) and event.actor == REAPER:
+            self._rescues.labels(_cause(event.reason), "canceled").inc()
         due_at = event.retry_at if isinstance(event, JobFailed) else _requeued(event)
         if due_at is None:
             self._jobs.pop(event.job_id, None)
@@ -137,6 +144,10 @@ class Meter:
         if times is None:
             times = self._jobs[event.job_id] = _Times()
         return times
+
+
+def _cause(reason: str) -> str:
+    return "deadline" if reason.startswith(OVERDUE) else "worker"
 
 
 def _requeued(event: Event) -> datetime | None:

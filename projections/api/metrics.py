@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
+from jobevents.guard import GUARD_HITS
 from projections.api.meter import Meter
 from projections.api.questions import Questions
 
@@ -104,5 +105,10 @@ class _Log:
 
 def _counted(counts: Mapping[str, int]) -> Iterator[Metric]:
     """Yield what this process counted, which is little in one that serves alone."""
+    hits = CounterMetricFamily("jobevents_guard_hits", "Attempts that the guard refused.", labels=["reason"])
+    for name, count in sorted(counts.items()):
+        if name.startswith(GUARD_HITS):
+            hits.add_metric([name.removeprefix(GUARD_HITS)], count)
+    yield hits
     for name, (metric, about) in _COUNTS.items():
         yield CounterMetricFamily(metric, about, value=counts.get(name, 0))
