@@ -1,6 +1,7 @@
 # All that is needed on a Debian machine: git, make and python3-venv. `make PYTHON=python3.12 test` chooses another Python.
 BIN = .venv/bin
-PARALLEL = -n 2 --dist loadscope --no-loadscope-reorder
+# Three for two cores: tests wait as much as they work.
+PARALLEL = -n 3 --dist loadscope --no-loadscope-reorder
 # Tests start hundreds of processes: where bytecode is not kept, each of them compiles the package anew.
 export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL = help
