@@ -7,13 +7,13 @@ from typing import NamedTuple, Protocol
 
 from jobevents.census import Census
 from jobevents.pauses import Pauses
-from jobevents.store import JobRun, Retention
+from jobevents.store import Retention
 
 
 class Claimed(NamedTuple):
     """A run that was claimed."""
 
-    run: JobRun
+    job_id: str
     history: Sequence[bytes] = ()  # all its events as they are stored; none: there are many, and they are to be read
 
 

@@ -122,18 +122,23 @@ class Emitter:
         """
         return self._refresh(job_id, self.cached(job_id))
 
-    def learn(self, job_id: str, history: Sequence[bytes]) -> None:
-        """Keep what all the stored events of a job come to; what cannot be read is met by who reads them next."""
+    def learn(self, job_id: str, history: Sequence[bytes]) -> Job | None:
+        """Keep what all the stored events of a job come to, and return it; None for none, and for what cannot be read.
+
+        That is met by who reads them next.
+        """
         known = self.cached(job_id)
-        if known is not None and known.version >= len(history):
-            return
+        if known is not None and known.version >= len(history) > 0:
+            return known
         try:
             events = [codec.decode(data) for data in history]
             job = fold(events)
         except Corrupt:
-            return
-        if all(event.job_id == job_id for event in events) and job.version:
-            self._keep(job)
+            return None
+        if not job.version or any(event.job_id != job_id for event in events):
+            return None
+        self._keep(job)
+        return job
 
     def change(self, job_id: str, decide: Decide, by: By, *, limits: Sequence[Limit] = ()) -> Change:
         """Append what `decide` asks for, all of it or nothing, and return the job afterwards.
@@ -164,7 +169,7 @@ class Emitter:
                 events = []
             if events:
                 try:
-                    return self._append(job, events, limits)
+                    return self._append_all([(job, events)], limits)[0]
                 except KeyTaken:
                     raise
                 except Conflict as error:
@@ -250,13 +255,13 @@ class Emitter:
             done = {}
         return [done.pop(one.job_id, None) for one in wanted]
 
-    def _append_all(self, made: Sequence[tuple[Job, list[Event]]]) -> list[Change]:
+    def _append_all(self, made: Sequence[tuple[Job, list[Event]]], limits: Sequence[Limit] = ()) -> list[Change]:
         """Append events of several jobs, in one transaction."""
         if not made:
             return []
         afters = [fold(events, job) for job, events in made]
         heads = {job.job_id: Head(job.version, job.chain) for job, _ in made}
-        stored = iter(self._write([event for _, events in made for event in events], afters, heads))
+        stored = iter(self._write([event for _, events in made for event in events], afters, heads, limits))
         changes = []
         for (_, events), after in zip(made, afters, strict=True):
             own = [next(stored) for _ in events]
@@ -279,13 +284,6 @@ class Emitter:
             check(fold(events, job) if events else job, event)
             events.append(event)
         return events
-
-    def _append(self, job: Job, events: list[Event], limits: Sequence[Limit]) -> Change:
-        after = fold(events, job)
-        heads = {job.job_id: Head(job.version, job.chain)}
-        stored = self._write(events, (after,), heads, limits)
-        after.chain = stored[-1].chain
-        return self._done(after, stored)
 
     def _write(
         self,

@@ -32,7 +32,6 @@ from jobevents.limits import Limit
 from jobevents.queue import Reservation
 from jobevents.registry import JobDefinition, Registry
 from jobevents.runlog import LogPolicy
-from jobevents.store import JobRun
 
 if TYPE_CHECKING:
     from jobevents.asyncloop import LoopThread
@@ -170,14 +169,14 @@ class Executor:
         Raises:
             JobEventsError: what the log or the queue says. A run that was not acknowledged is to be handed back.
         """
-        run = reservation.run
-        definition = self.registry.get(run.job_name)
+        job_id = reservation.job_id
+        definition = self.registry.get(reservation.job_name)
         if definition is None:
-            why = f"no job of this name is registered name={run.job_name}"
-            self._jobs.fail(run.id, why, kind="JOB_NOT_FOUND", actor=ACTOR)
+            why = f"no job of this name is registered name={reservation.job_name}"
+            self._jobs.fail(job_id, why, kind="JOB_NOT_FOUND", actor=ACTOR)
             reservation.ack()
             return DONE
-        attempt = self.attempt(run, definition)
+        attempt = self.attempt(reservation, definition)
         try:
             attempt.__enter__()
         except Busy as busy:
@@ -185,7 +184,7 @@ class Executor:
         except (AlreadySucceeded, AlreadyCanceled, AlreadyRunning):
             reservation.ack()
         except Refused as refused:
-            is_early = self._jobs.emitter.load(run.id).state == QUEUED
+            is_early = self._jobs.emitter.load(job_id).state == QUEUED
             reservation.ack(refused if is_early else None, delay_s=STALE_S if is_early else 0)
         else:
             self.acknowledge(reservation)
@@ -203,39 +202,39 @@ class Executor:
         """Return the execution of an attempt that was entered."""
         return Execution(definition, attempt, self._monotonic())
 
-    def limits(self, run: JobRun, definition: JobDefinition) -> list[Limit]:
+    def limits(self, run: Reservation, definition: JobDefinition) -> list[Limit]:
         """Return how many runs like this one may go on at once, by its queue and by its kind."""
         limits = [self._queue_limits[run.queue]] if run.queue in self._queue_limits else []
         if definition.max_concurrent:
             limits.append(Limit("job_name", definition.name, definition.max_concurrent))
         return limits
 
-    def attempt(self, run: JobRun, definition: JobDefinition) -> "Attempt":
+    def attempt(self, run: Reservation, definition: JobDefinition) -> "Attempt":
         """Return the attempt at a run, by the rules of its kind; it is not entered yet."""
         timeout_s = definition.timeout_s
         return self._jobs.attempt(
-            run.id,
+            run.job_id,
             worker=self._worker,
             deadline_s=None if timeout_s is None else timeout_s + definition.stop_grace_s + DEADLINE_MARGIN_S,
             on_unreadable="raise",
             strict=True,
             limits=self.limits(run, definition),
             if_due=True,
-            retry_in=lambda attempt: definition.retry_in(attempt, run.id),
+            retry_in=lambda attempt: definition.retry_in(attempt, run.job_id),
             patience=self._patience,
         )
 
     def _wait_for_slot(self, reservation: Reservation, definition: JobDefinition, busy: Busy) -> None:
         """Have a run that found no slot handed out again, or passed over, or take the place of those that run (behaviour M8)."""
-        run = reservation.run
+        job_id = reservation.job_id
         policy = "enqueue" if busy.column == "queue" else definition.on_busy
         if policy == "skip":
-            self._jobs.skip(run.id, actor=ACTOR, reason=str(busy))
+            self._jobs.skip(job_id, actor=ACTOR, reason=str(busy))
             reservation.ack()
             return
         if policy == "replace":
-            for job_id in self._jobs.runs.running_ids(run.job_name):
-                self._jobs.cancel(job_id, actor=ACTOR, reason=f"replaced by job_id={run.id}")
+            for other in self._jobs.runs.running_ids(reservation.job_name):
+                self._jobs.cancel(other, actor=ACTOR, reason=f"replaced by job_id={job_id}")
         reservation.ack(busy, delay_s=BUSY_S)
 
     def handle(self, execution: Execution) -> Ran:

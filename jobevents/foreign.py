@@ -131,7 +131,7 @@ class PausableQueue:
         paused = self._paused() if found else paused
         if not paused:
             return found
-        ours = [one for one in found if not {("queue", one.run.queue), ("job", one.run.job_name)} & paused]
+        ours = [one for one in found if not {("queue", one.queue), ("job", one.job_name)} & paused]
         for one in found:
             if one not in ours:
                 self._put_back(one)

@@ -135,6 +135,7 @@ class Jobs(Reads, Submits):
             self._emitter,
             self._at_desk(),
             create=self.store.create,
+            get=self.runs.get,
             drain=self._intake.drain if self._intake else lambda: 0,
             actor=self._actor,
             lease_s=self._claim_s,

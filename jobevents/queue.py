@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol, TypeAlias
 
 from jobevents.boundary import check_instant
 from jobevents.errors import QueueClosed
-from jobevents.store import JobRun
+from jobevents.job import Job
+from jobevents.store import JobRun, own_run_of
 from jobevents.waiting import Entry, Waiting
 
 LEASE_S = 30.0  # how long a crashed worker's reservations are held: as a worker's own lease
@@ -28,11 +29,23 @@ Settle: TypeAlias = Callable[[BaseException | None, float], None]
 class Reservation:
     """A run handed to one worker until it is acknowledged or its lease ends. Safe for threads."""
 
-    def __init__(self, run: JobRun, settle: Settle) -> None:
-        """Hand out `run`; `settle` is called with the first acknowledgement, and must pass over one that comes too late."""
-        self.run = run
+    def __init__(self, run: JobRun | Job, settle: Settle) -> None:
+        """Hand out `run`, of which a Job tells, too; `settle` is called with the first acknowledgement.
+
+        It must pass over one that comes too late.
+        """
+        self._run = run
+        if isinstance(run, Job):
+            self.job_id, self.job_name, self.queue = run.job_id, run.name, run.queue
+        else:
+            self.job_id, self.job_name, self.queue = run.id, run.job_name, run.queue
         self._settle: Settle | None = settle
         self._lock = threading.Lock()
+
+    @cached_property
+    def run(self) -> JobRun:
+        """The run, the caller's own copy."""
+        return own_run_of(self._run) if isinstance(self._run, Job) else self._run
 
     def ack(self, error: BaseException | None = None, *, delay_s: float = 0.0) -> None:
         """Say that the run was dealt with, or with an error that it was not and is to be handed out again; always to be called.

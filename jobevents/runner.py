@@ -319,7 +319,7 @@ class JobRunner:
 
     def _run_alone(self, reservation: Reservation) -> Ran:
         if self._mirror is not None:
-            self._mirror.pass_on_cancel(reservation.run.id)
+            self._mirror.pass_on_cancel(reservation.job_id)
         return self._executor.run(reservation)
 
     def _run(self, reservation: Reservation, run: Task) -> Ran:

@@ -315,6 +315,17 @@ def run_of(job: Job) -> JobRun:
     )
 
 
+def own_run_of(job: Job) -> JobRun:
+    """Return a run with which the caller may do as it likes, as with one that was read from a database."""
+    run = run_of(job)
+    own = {
+        name: msgspec.json.decode(msgspec.json.encode(value))
+        for name in ("params", "result")
+        if (value := getattr(run, name)) is not None
+    }
+    return msgspec.structs.replace(run, **own) if own else run
+
+
 def is_overdue(job: Job, now: datetime) -> bool:
     """Tell whether the attempt under way may be taken for lost, since its deadline has passed."""
     return job.state == RUNNING and job.deadline is not None and job.deadline <= now

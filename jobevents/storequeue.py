@@ -34,6 +34,7 @@ class StoreQueue:
         desk: Desk,
         *,
         create: Callable[[JobRun], None],
+        get: Callable[[str], JobRun | None],
         drain: Callable[[], int] = lambda: 0,
         actor: str = "",
         lease_s: float = LEASE_S,
@@ -43,6 +44,7 @@ class StoreQueue:
 
         Args:
             create: stores a new run: that of the JobStore over the log.
+            get: reads a run, as its row has it.
             drain: brings into the log what was submitted in transactions of callers; returns how much that was.
             actor: who removes.
             lease_s: how long a claim is held whose worker has crashed.
@@ -57,6 +59,7 @@ class StoreQueue:
         self._claims = desk.claims
         self._alarm = desk.alarm
         self._create = create
+        self._get = get
         self._drain = drain
         self._drain_at = 0.0  # monotonic seconds
         self._by = By(actor=actor, reason="removed from the queue")
@@ -142,9 +145,12 @@ class StoreQueue:
         claimed = claim()
         if not claimed and self._look_in():
             claimed = claim()
-        for run, history in claimed:
-            self._emitter.learn(run.id, history)
-        return [Reservation(run, partial(self._settle, run.id, token)) for run, _ in claimed]
+        reservations = []
+        for job_id, history in claimed:
+            run = self._emitter.learn(job_id, history) or self._get(job_id)
+            if run is not None:  # else it is not there any more
+                reservations.append(Reservation(run, partial(self._settle, job_id, token)))
+        return reservations
 
     def _settle(self, job_id: str, token: str, error: BaseException | None, delay_s: float) -> None:
         if error is not None:

@@ -67,12 +67,11 @@ def take(
 
 def _ask(executor: Executor, reservation: Reservation, wanted: "list[Wanted]") -> "_Asked | None":
     """Add what starts a run to what is wanted; None when it is to be started by itself."""
-    run = reservation.run
-    definition = executor.registry.get(run.job_name)
-    if definition is None or executor.limits(run, definition):
+    definition = executor.registry.get(reservation.job_name)
+    if definition is None or executor.limits(reservation, definition):
         return None
     try:
-        attempt = executor.attempt(run, definition)
+        attempt = executor.attempt(reservation, definition)
     except JobEventsError:
         return None
     try:

@@ -192,7 +192,7 @@ def test_a_repeated_claim_is_the_same(jobs: Jobs, clock: Clock) -> None:
     claim = jobs.desk.claims.claim
 
     got = [
-        [one.run.id for one in claim((), limit=1, now=clock(), lease_s=30, token=token)]
+        [one.job_id for one in claim((), limit=1, now=clock(), lease_s=30, token=token)]
         for token in ("a", "a", "b", "a")
     ]
 

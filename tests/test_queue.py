@@ -231,7 +231,7 @@ def test_a_claim_must_last(jobs: Jobs) -> None:
     assert jobs.desk is not None
 
     with pytest.raises(Misconfigured, match="claim_s"):
-        StoreQueue(jobs.emitter, jobs.desk, create=jobs.store.create, lease_s=0)
+        StoreQueue(jobs.emitter, jobs.desk, create=jobs.store.create, get=jobs.runs.get, lease_s=0)
 
 
 # pauses

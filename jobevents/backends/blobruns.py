@@ -16,12 +16,11 @@ from lru import LRU
 
 from jobevents.backends.bloblines import BlobRunLogs
 from jobevents.backends.fan import Fan
-from jobevents.backends.memoryruns import own_run_of
 from jobevents.backends.sql import page_of
 from jobevents.boundary import check_instant
 from jobevents.ids import NoTimestamp, created_at, sort_key
 from jobevents.job import CANCELED, DELETED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED, Job
-from jobevents.store import Cutoff, Held, JobRun, RunFilter, RunPage, Undelivered
+from jobevents.store import Cutoff, Held, JobRun, RunFilter, RunPage, Undelivered, own_run_of
 
 STATES = (QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELED, SKIPPED)
 FINISHED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)

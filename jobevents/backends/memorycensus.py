@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from jobevents.backends.memoryruns import MemoryRuns, own_run_of
+from jobevents.backends.memoryruns import MemoryRuns
 from jobevents.boundary import check_instant
 from jobevents.census import Bar, Order, Tally, Waiting
 from jobevents.ids import sort_key
 from jobevents.job import QUEUED, Job, due_at
-from jobevents.store import JobRun, RunFilter, duration_ms
+from jobevents.store import JobRun, RunFilter, duration_ms, own_run_of
 
 
 class MemoryCensus:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from threading import RLock
 
-from jobevents.backends.memoryruns import own_run_of
 from jobevents.desk import Claimed
 from jobevents.job import DELETED, QUEUED, Job, due_at
 from jobevents.pauses import MemoryPauses
@@ -57,7 +56,7 @@ class MemoryClaims:
                 lease_s=lease_s,
                 token=token,
             )
-        return [Claimed(own_run_of(entry.item)) for entry in taken]
+        return [Claimed(entry.item.job_id) for entry in taken]
 
     def release(self, job_id: str, token: str, *, delay_s: float) -> None:
         with self._lock:

@@ -13,9 +13,7 @@ from jobevents.errors import Busy, KeyTaken
 from jobevents.ids import sort_key
 from jobevents.job import DELETED, QUEUED, RUNNING, Job, due_at
 from jobevents.limits import Limit
-from jobevents.store import Cutoff, Held, JobLog, JobRun, RunFilter, RunPage, Undelivered, is_overdue, run_of
-
-_encode, _decode = msgspec.json.encode, msgspec.json.decode
+from jobevents.store import Cutoff, Held, JobLog, JobRun, RunFilter, RunPage, Undelivered, is_overdue, own_run_of
 
 
 class MemoryRuns:
@@ -214,13 +212,6 @@ class MemoryRetention:
 
         self._lines.drop_before(of)
         return None
-
-
-def own_run_of(job: Job) -> JobRun:
-    """Return a run with which the caller may do as it likes, as with one that was read from a database."""
-    run = run_of(job)
-    own = {name: _decode(_encode(value)) for name in ("params", "result") if (value := getattr(run, name)) is not None}
-    return msgspec.structs.replace(run, **own) if own else run
 
 
 def _holds(job: Job) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from jobevents.backends import sqlclaims
 from jobevents.backends.postgresdb import PostgresDatabase
-from jobevents.backends.sql import RUN_SELECT, Tables, instant, run_from
+from jobevents.backends.sql import Tables, instant
 from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlpauses import PAUSES
 from jobevents.desk import Claimed
@@ -85,7 +85,7 @@ class PostgresClaims:
         statement = self.claim_due(limit, some=bool(queues))
         while True:
             found = self._database.query(statement, values)
-            claimed = [Claimed(run_from(row[2:]), _whole(row[1] or ())) for row in found if row[0]]
+            claimed = [Claimed(job_id, _whole(history or ())) for is_ours, history, job_id in found if is_ours]
             if claimed or not found:  # else another claimed all that we found between our look and our lock: look again
                 return claimed
 
@@ -98,7 +98,8 @@ class PostgresClaims:
         return (
             f"WITH RECURSIVE {self._groups(some=some)}, "
             f'"found" AS MATERIALIZED (SELECT "due".* FROM "group" CROSS JOIN LATERAL ('
-            f'SELECT {RUN_SELECT}, "{PLACE}" FROM {self._runs} WHERE {self._is_ours} AND "scheduled_at" <= %(now)s '
+            f'SELECT "id", "priority", "scheduled_at", "{PLACE}" FROM {self._runs} '
+            f'WHERE {self._is_ours} AND "scheduled_at" <= %(now)s '
             f'AND {self._is_free} AND "token" <> %(token)s) '  # ours: claimed by this very call, whose reply was lost
             f'ORDER BY "scheduled_at", "{PLACE}" LIMIT {limit:d} FOR NO KEY UPDATE SKIP LOCKED) AS "due" '
             f"ORDER BY {_FIRST} LIMIT {limit:d}), "
@@ -108,7 +109,7 @@ class PostgresClaims:
             'ON CONFLICT ("run_id") DO UPDATE SET "token" = excluded."token", "claimed" = excluded."claimed", '
             f'"until" = excluded."until" WHERE "{CLAIMS}"."token" = excluded."token" OR NOT ({_ALIVE}) '
             'RETURNING "run_id") '
-            f'SELECT "run_id" IS NOT NULL, ({self._history}), {RUN_SELECT} FROM "found" LEFT JOIN "claimed" ON "run_id" = "id" '
+            f'SELECT "run_id" IS NOT NULL, ({self._history}), "id" FROM "found" LEFT JOIN "claimed" ON "run_id" = "id" '
             f"ORDER BY {_FIRST}"
         )
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from jobevents.backends import sqlclaims
-from jobevents.backends.sql import Statements, Tables, run_from, time_text
+from jobevents.backends.sql import Tables, json_text, time_text
 from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteleases import SLACK_S, boot_id
@@ -68,9 +68,10 @@ class SqliteClaims:
         self._monotonic = monotonic
         self._boot = boot_id() if boot is None else boot
         self._is_busy = False  # the last claim found something: the next one need not look before it writes
-        self._get_run = Statements(tables, "").get_run
-        history = f'SELECT state FROM "{events}" WHERE originator_id = ? ORDER BY originator_version'
-        self._get_history = f"{history} LIMIT {HISTORY_LIMIT + 1}"
+        self._get_histories = (
+            f'SELECT originator_id, state FROM "{events}" WHERE originator_id IN (SELECT value FROM json_each(?)) '
+            f"AND originator_version <= {HISTORY_LIMIT + 1} ORDER BY originator_id, originator_version"
+        )
         runs = f'"{tables.runs}"'
         ours = (
             f'{runs} INDEXED BY "{tables.runs}_claim" WHERE {OURS}'  # unasked, SQLite takes the one by state and time
@@ -104,7 +105,7 @@ class SqliteClaims:
             found = self._find(cursor, queues, now, limit)
             tick = self._monotonic()
             cursor.executemany(_CLAIM, [(job_id, token, self._boot, tick, tick + lease_s) for job_id in found])
-            return [self._claimed(cursor, job_id) for job_id in found]
+            return self._claimed(cursor, found)
 
         if not self._is_busy and not self._file.read(lambda cursor: self._find(cursor, queues, now, 1)):
             return []
@@ -112,10 +113,12 @@ class SqliteClaims:
         self._is_busy = bool(runs)
         return runs
 
-    def _claimed(self, cursor: sqlite3.Cursor, job_id: str) -> Claimed:
-        run = run_from(cursor.execute(self._get_run, (job_id,)).fetchone())
-        history = [state for (state,) in cursor.execute(self._get_history, (job_id,))]
-        return Claimed(run, history if len(history) <= HISTORY_LIMIT else ())
+    def _claimed(self, cursor: sqlite3.Cursor, job_ids: list[str]) -> list[Claimed]:
+        """Return the runs with their histories, all read by one statement."""
+        histories: dict[str, list[bytes]] = {job_id: [] for job_id in job_ids}
+        for job_id, state in cursor.execute(self._get_histories, (json_text(job_ids),)):
+            histories[job_id].append(state)
+        return [Claimed(job_id, found if len(found) <= HISTORY_LIMIT else ()) for job_id, found in histories.items()]
 
     def _find(self, cursor: sqlite3.Cursor, queues: Sequence[str], now: datetime, limit: int) -> list[str]:
         until = time_text(now)
