@@ -24,18 +24,20 @@ _CHAIN_KEY = b',"chain":"'
 TAIL: Final = len(_CHAIN_KEY) + 32 + 2  # bytes at the end of a stored event: the key, 32 hex digits, quote, brace
 _is_chain = re.compile(_CHAIN_KEY + b'([0-9a-f]{32})"}').fullmatch
 
+_from_hex = bytes.fromhex
+_replace = msgspec.structs.replace
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyEvent).decode
 
 
 def encode(event: Event) -> bytes:
     """Return the canonical body of an event, without its chain."""
-    return _encode(msgspec.structs.replace(event, chain="") if event.chain else event)
+    return _encode(_replace(event, chain="") if event.chain else event)
 
 
 def link(chain: str, body: bytes) -> str:
     """Return the chain hash after `body`: 32 hexadecimal digits."""
-    return blake2b(bytes.fromhex(chain) + body, digest_size=16).hexdigest()
+    return blake2b(_from_hex(chain) + body, digest_size=16).hexdigest()
 
 
 def seal(body: bytes, chain: str) -> bytes:
@@ -177,10 +179,9 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
 
 def sealed(event: Event, chain: str) -> Sealed:
     """Return an event as it goes into a recorder, after the event with `chain`: `encode`, `link` and `seal` in one call."""
-    body = _encode(msgspec.structs.replace(event, chain="") if event.chain else event)
-    link = blake2b(bytes.fromhex(chain) + body, digest_size=16).hexdigest()
-    state = b'%b,"chain":"%b"}' % (body[:-1], link.encode())
-    return Sealed(event.job_id, event.version, type(event).__name__, state, link)
+    body = _encode(_replace(event, chain="") if event.chain else event)
+    chain = blake2b(_from_hex(chain) + body, digest_size=16).hexdigest()
+    return Sealed(event.job_id, event.version, type(event).__name__, body[:-1] + tail(chain), chain)
 
 
 class EventMapper(Mapper[str]):

@@ -31,6 +31,7 @@ from jobevents.events import Event
 from jobevents.job import Job
 from jobevents.limits import Limit
 
+_replace = msgspec.structs.replace
 _FEW = 50  # events of one job at a time: most have no more
 SCAN_BATCH = 500  # events a page of a scan: about 200 KiB
 
@@ -130,14 +131,14 @@ class EventLog:
             Unavailable, PermissionDenied, Corrupt: what the store says; nothing was written.
         """
         try:
-            sealed, follows = self._seal(events, heads or NO_HEADS)
+            sealed, stored, follows = self._seal(events, heads or NO_HEADS)
             # Not EventStore.put: it makes a StoredEvent, a Recording and a Notification of each event, for nobody.
             self.recorder.insert_events(sealed, rows=rows, limits=limits, follows=follows)  # type: ignore[arg-type]  # has what is read
         except IntegrityError as error:
             return self._settle(events, error, rows)
         except PersistenceError as error:
             raise self._translate(error) from error
-        return [msgspec.structs.replace(event, chain=one.chain) for event, one in zip(events, sealed, strict=True)]
+        return stored
 
     def restore(self, records: Sequence[Record], *, heads: Mapping[str, Head], rows: Sequence[Job] = ()) -> None:
         """Append stored events of another log, their bytes exactly as they are: all or none.
@@ -164,28 +165,33 @@ class EventLog:
         except PersistenceError as error:
             raise self._translate(error) from error
 
-    def _seal(self, events: Sequence[Event], heads: Mapping[str, Head]) -> tuple[list[codec.Sealed], dict[str, Head]]:
-        """Return the events as they are stored, and what those that are not a job's first go on from."""
-        known: dict[str, Head] = {}
+    def _seal(
+        self, events: Sequence[Event], heads: Mapping[str, Head]
+    ) -> tuple[list[codec.Sealed], list[Event], dict[str, Head]]:
+        """Return the events for the recorder and for the caller, and what those that are not a job's first go on from."""
+        sealed: list[codec.Sealed] = []
+        stored: list[Event] = []
         follows: dict[str, Head] = {}
-        sealed = []
+        known: dict[str, Head] = {}
+        is_one = len(events) == 1
         for event in events:
-            job_id, version = event.job_id, event.version
+            job_id = event.job_id
             head = known.get(job_id)
             if head is None:
                 head = heads.get(job_id)
-                if head is None or head.version >= version:  # the slot is taken: by whom?
+                if head is None or head.version >= event.version:  # the slot is taken: by whom?
                     head = self._head_before(event)
                 if head.version:
                     follows[job_id] = head
-            if version != head.version + 1:
-                raise InvalidValue(
-                    f"version leaves a hole job_id={job_id} version={version} expected={head.version + 1}"
-                )
-            one = codec.sealed(event, head.chain)
-            known[job_id] = Head(version, one.chain)
+            last, chain = head
+            if event.version != last + 1:
+                raise InvalidValue(f"version leaves a hole job_id={job_id} version={event.version} expected={last + 1}")
+            one = codec.sealed(event, chain)
             sealed.append(one)
-        return sealed, follows
+            stored.append(_replace(event, chain=one.chain))
+            if not is_one:
+                known[job_id] = Head(event.version, one.chain)
+        return sealed, stored, follows
 
     def _head_before(self, event: Event) -> Head:
         """Return the head that the event would follow; a slot that is taken already is found out by the insert."""

@@ -104,12 +104,19 @@ def names(directory: Path) -> list[str]:
 # Threads: one commit for many callers
 
 
+def under_way(recorder: SqliteRecorder) -> int:
+    """How many writes have begun: one past the queue, which holds the lock, and those in the queue."""
+    return recorder.file._writing.locked() + len(recorder.file._group._calls)
+
+
 def test_threads_share_commits(path: Path, recorder: SqliteRecorder) -> None:
     """What queues up behind a commit under way is one transaction, of which other connections see all or nothing."""
     with ThreadPoolExecutor(20) as pool:
         with write_lock(path):
-            futures = [pool.submit(recorder.insert_events, [blank(f"job{n}")]) for n in range(20)]
-            wait_until(lambda: len(recorder.file._group._calls) == 20)
+            futures = [pool.submit(recorder.insert_events, [blank("job0")])]
+            wait_until(lambda: under_way(recorder) == 1)
+            futures += [pool.submit(recorder.insert_events, [blank(f"job{n}")]) for n in range(1, 20)]
+            wait_until(lambda: under_way(recorder) == 20)
         inserted = sorted(number for future in futures for number in future.result(WAIT_S))
 
     assert list(range(1, 21)) == inserted
@@ -122,16 +129,18 @@ def test_conflict_of_one_thread_spares_the_others(path: Path, recorder: SqliteRe
     recorder.insert_events([blank("taken")])
     with ThreadPoolExecutor(20) as pool:
         with write_lock(path):
+            pool.submit(recorder.insert_events, [blank("alone")])
+            wait_until(lambda: under_way(recorder) == 1)
             good = [pool.submit(recorder.insert_events, [blank(f"job{n}", 1), blank(f"job{n}", 2)]) for n in range(6)]
             conflicts = [pool.submit(recorder.insert_events, [blank(f"bad{n}"), blank("taken")]) for n in range(6)]
             no_key = [pool.submit(write, recorder, queued(f"keyless{n}", key="k")) for n in range(6)]
-            wait_until(lambda: len(recorder.file._group._calls) == 18)
+            wait_until(lambda: under_way(recorder) == 19)
         results = [future.result(WAIT_S) for future in good]
         failures = [type(future.exception(WAIT_S)) for future in [*conflicts, *no_key]]
 
     assert [IntegrityError] * 6 + [errors.KeyTaken] * 6 == failures
     assert all(second == first + 1 for first, second in results)
-    assert {"held", "taken", *(f"job{n}" for n in range(6))} == {
+    assert {"held", "taken", "alone", *(f"job{n}" for n in range(6))} == {
         event.originator_id for event in recorder.select_notifications(None, 100)
     }
 
@@ -143,18 +152,18 @@ def test_call_that_loses_the_common_transaction_spares_the_others(path: Path, re
         cursor.connection.rollback()
         raise sqlite3.OperationalError("disk is full")
 
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(4) as pool:
+        good = []
         with write_lock(path):
-            leader = pool.submit(recorder.insert_events, [blank("leader")])
-            wait_until(lambda: len(recorder.file._group._calls) == 1)
-            before = pool.submit(recorder.insert_events, [blank("before")])
-            wait_until(lambda: len(recorder.file._group._calls) == 2)
+            for name in ("alone", "leader", "before"):
+                good.append(pool.submit(recorder.insert_events, [blank(name)]))
+                wait_until(lambda: under_way(recorder) == len(good))
             lost = pool.submit(recorder.file.write, lose)
-            wait_until(lambda: len(recorder.file._group._calls) == 3)
-        assert [[1], [2]] == [leader.result(WAIT_S), before.result(WAIT_S)]
+            wait_until(lambda: under_way(recorder) == 4)
+        assert [[1], [2], [3]] == [call.result(WAIT_S) for call in good]
         assert isinstance(lost.exception(WAIT_S), errors.Unavailable)
 
-    assert ["leader", "before"] == [event.originator_id for event in recorder.select_notifications(None, 9)]
+    assert ["alone", "leader", "before"] == [event.originator_id for event in recorder.select_notifications(None, 9)]
 
 
 def test_sto_12_any_thread_may_use_and_close_it(recorder: SqliteRecorder) -> None:

@@ -3,6 +3,7 @@
 The thread that finds nobody ahead leads: it commits all that waits, its own call first, while later callers queue up
 behind for the next leader. Threads that have just shared a commit mostly come again together, each with its next call: the
 leader waits for as many, for no longer than the commit takes. A caller that was alone of late never waits for company.
+A queue that is idle may be passed by, with a lock around all commits, at which the first who queues up then waits.
 """
 
 import threading
@@ -54,6 +55,7 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._came = threading.Condition(self._mutex)  # somebody for whom the leader waits
         self._calls: deque[Call] = deque()
+        self.is_idle = True  # nobody is here, nor was there company of late: whoever commits may do so past the queue
         self._expected = 1  # calls at the last commit, those in it and those behind
         self._took_s = 0.0  # that commit
 
@@ -82,6 +84,7 @@ class GroupCommit:
     def _is_first(self, call: Call) -> bool:
         with self._mutex:
             self._calls.append(call)
+            self.is_idle = False
             if self._calls[0] is call:
                 return True
             call.turn.acquire()
@@ -121,6 +124,7 @@ class GroupCommit:
             if len(self._calls) == 1:  # nobody came meanwhile
                 self._calls.clear()
                 self._expected = 1
+                self.is_idle = True
                 return
             self._took_s = self._monotonic() - began
             left = [one for one in self._calls if not one.settled]
