@@ -14,6 +14,7 @@ _HISTORY_20 = "benchmarks.histories:of_20"
 _INDEX = "benchmarks.pages:index"
 _TABLE = "benchmarks.pages:table"
 _LISTED = "benchmarks.listing:listed"
+_PAINTED = "benchmarks.painting:projected"
 _FEW = Sizes(1000, 10_000, 10_000)
 _MANY = Sizes(1, 25, 101)  # short ones: a disk that others use is slow for moments, which then fall into few pairs
 _FULL = "FULL: a commit survives a power cut"
@@ -35,6 +36,7 @@ _projecting = _contenders_of("projecting")
 _rebuilding = _contenders_of("rebuilding")
 _pages = _contenders_of("pages")
 _listing = _contenders_of("listing")
+_painting = _contenders_of("painting")
 _statuses = _contenders_of("statuses")
 _caching = _contenders_of("caching")
 _caching_peer = _contenders_of("caching_peer")
@@ -200,6 +202,20 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     Row(
+        "list-paint",
+        "show the list of the dashboard in a browser: until its content is painted",
+        "events of the log, of jobs with 5 each; few: 10,000 jobs",
+        _READ,
+        "what somebody waits for who opens the dashboard, however long the history is",
+        Sizes(500, 250_000, 5_000_000),
+        (
+            _painting("ours", "ours", "GET / over a log in SQLite with its views", prepare=_PAINTED),
+            _painting("ours, few", "ours", "the same", prepare=_PAINTED, sizes=Sizes(500, 50_000, 50_000)),
+            _painting("limit", "limit", "the same bytes from memory", prepare=_PAINTED),
+        ),
+        repetitions=Sizes(1, 9, 15),
+    ),
+    Row(
         "status-encode",
         "write one status as JSON",
         "statuses",
@@ -290,6 +306,7 @@ HOLDS: tuple[Hold, ...] = (
     AtLeast(Place("project", "ours"), 40, Place("project", "peer")),
     AtLeast(Place("pages", "ours"), 0.5, Place("pages", "ours, few")),
     AtLeast(Place("list-http", "ours"), 0.5, Place("list-http", "ours, few")),
+    AtLeast(Place("list-paint", "ours"), 0.7, Place("list-paint", "ours, few")),
     Under(Place("rebuild", "ours"), "peak_mb", 300),
     Under(Place("import", "ours"), "seconds", 0.150),
     *ANALYTICS_HOLDS,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import duckdb
 import pyarrow as pa
@@ -45,10 +45,21 @@ _CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true"
 _explained = re.compile(r"\s*EXPLAIN\b(?:\s+ANALYZE\b|\s*\(\s*(?:ANALYZE|FORMAT)\b[\w\s,]*\))?", re.IGNORECASE).match
 
 
+class Source(Protocol):
+    """Where the tables come from."""
+
+    unreadable: dict[str, str]  # jobs that are shown as far as they could be folded -> why
+    error: BaseException | None  # that ended a stream
+
+    def stream(self, name: str) -> Stream:
+        """Return a table by its name."""
+        ...
+
+
 class Answer:
     """The rows of a query, read once; close it, or use it as a context manager."""
 
-    def __init__(self, found: duckdb.DuckDBPyRelation, tables: Tables) -> None:
+    def __init__(self, found: duckdb.DuckDBPyRelation, tables: Source) -> None:
         self._held = ExitStack()
         self._tables = tables
         self.columns: list[str] = list(found.columns)
@@ -126,7 +137,16 @@ def query(
         InvalidValue: it is not one query that gives rows, or cannot be run.
         Unavailable, PermissionDenied, Corrupt: what the log says.
     """
-    tables = Tables(jobs, on_progress=on_progress)
+    return ask(Tables(jobs, on_progress=on_progress), sql, zone=zone, memory_mb=memory_mb, params=params)
+
+
+def ask(
+    tables: Source, sql: str, *, zone: str = "UTC", memory_mb: int = MEMORY_MB, params: Mapping[str, Any] | None = None
+) -> Answer:
+    """Return the answer to one SELECT over tables, wherever they come from.
+
+    Args, raises: as `query`.
+    """
     with ExitStack() as opening, _Told(tables):
         spill = opening.enter_context(tempfile.TemporaryDirectory(prefix="jobevents-sql-", ignore_cleanup_errors=True))
         connection = duckdb.connect(config={**_SETTINGS, "memory_limit": f"{memory_mb}MB", "temp_directory": spill})
@@ -171,7 +191,7 @@ def report(
     return query(jobs, found.sql, zone=zone, memory_mb=memory_mb, params=params, on_progress=on_progress)
 
 
-def _open_tables(connection: duckdb.DuckDBPyConnection, tables: Tables, zone: str) -> None:
+def _open_tables(connection: duckdb.DuckDBPyConnection, tables: Source, zone: str) -> None:
     connection.execute("SET TimeZone = $zone", {"zone": zone})
     connection.register("events_stream", _Source(tables.stream("events")))
     connection.execute(_EVENTS)
@@ -232,7 +252,7 @@ class _Scan(NamedTuple):
 class _Told:
     """Raises our error for one of DuckDB's, and the log's own where that is what it is about."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Source) -> None:
         self._tables = tables
 
     def __enter__(self) -> None:

@@ -105,8 +105,9 @@ def printed(one: Console) -> str:
     return one.file.getvalue()
 
 
-# The rows that take a machine of servers and processes take minutes at any size: of these one of each kind, the others by hand.
-SLOW = ("cloud-", "sqlite-", "postgres-")
+# The rows that take a machine of servers and processes take minutes at any size: of these one of each kind, the others by hand,
+# as the one that takes a browser, which tests of its own have.
+SLOW = ("cloud-", "sqlite-", "postgres-", "list-paint")
 ONE_EACH = {"cloud-append-16", "sqlite-jobs", "postgres-jobs", "sqlite-latency"}
 RUN = [
     one for one in ROWS if not one.name.startswith(SLOW) or one.name in ONE_EACH or "JOBEVENTS_ALL_ROWS" in os.environ

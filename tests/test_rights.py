@@ -85,6 +85,8 @@ RIGHTS: dict[str, Sequence[Right]] = {
     "GET /projector": READ,
     "GET /audit": READ,
     "GET /suggest": READ,
+    "GET /sql": READ,
+    "POST /sql": [takes("admin", sql="SELECT 1")],
     "GET /export": READ,
     "GET /columns": READ,
     "GET /static/{path}": OPEN,

@@ -16,6 +16,7 @@ from projections.ui import (
     listpage,
     overviewpage,
     render,
+    sqlpage,
     standingpages,
     suggest,
 )
@@ -170,6 +171,24 @@ PAGES: Final[tuple[Route, ...]] = (
         ),
         media_type=render.HTML,
         refuse=refused,
+    ),
+    Route(
+        path="/sql",
+        name="page_sql",
+        about="Ask anything of all history.",
+        ask=sqlpage.show,
+        parameters=(parameters.free_text("q", "The query to begin with.", limit=sqlpage.LIMIT),),
+        media_type=render.HTML,
+        refuse=refused,
+    ),
+    Route(
+        path="/sql",
+        method="POST",
+        name="page_sql_run",
+        about="The rows that a query finds.",
+        ask=sqlpage.run,
+        takes=sqlpage.SqlOrder,
+        role=sqlpage.ROLE,
     ),
     Route(
         path="/suggest",

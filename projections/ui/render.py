@@ -37,6 +37,7 @@ TABS: Final = (
     ("Schedules", "schedules"),
     ("Projector", "projector"),
     ("Audit", "audit"),
+    ("SQL", "sql"),
 )
 
 

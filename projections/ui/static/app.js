@@ -5,6 +5,7 @@ import { startJob } from "./job.js";
 import { startKeys } from "./keys.js";
 import { startList } from "./list.js";
 import { startLive } from "./live.js";
+import { startSql } from "./sql.js";
 import { startSuggestions } from "./suggest.js";
 import { startTimes } from "./times.js";
 
@@ -16,6 +17,7 @@ startJob();
 startActs();
 startChart();
 startSuggestions();
+startSql();
 for (const field of document.querySelectorAll("[data-submit]")) {
   field.addEventListener("change", () => field.form.requestSubmit());
 }
