@@ -292,7 +292,8 @@ class IndexCheck:
     def _letter(self, proof: Proof, version: int) -> str:
         job = proof.at(version) if version else None
         if job is None:
-            return UNKNOWN if version else ABSENT
+            was_there = proof.records[0].version > 1  # what of it was erased, at that place or not
+            return UNKNOWN if version or was_there else ABSENT
         return ABSENT if job.state == DELETED else LETTERS[sequence_of(job.state)]
 
     def finish(self, ledger: Ledger, *, whole: bool) -> Iterator[Flaw]:

@@ -210,6 +210,20 @@ def test_verify_says_what_is_wrong_and_what_to_do(jobevents: CommandLine, job_id
     assert (False, ["missing"]) == (report["right"], [flaw["kind"] for flaw in report["flaws"]])
 
 
+def test_an_erased_job_is_on_its_way_out_of_the_index(jobevents: CommandLine, job_id: str) -> None:
+    """Until the index is projected it has the job in the state of then, which nobody knows any more; that is no fault."""
+    assert 0 == jobevents("project", "--once").code
+    assert 0 == jobevents("erase", job_id, "--yes").code
+
+    before = jobevents("verify")
+    jobevents("project", "--once")
+    after = jobevents("verify")
+
+    assert [(0, True), (0, True)] == [(one.code, one.json["right"]) for one in (before, after)]
+    entries = [one["looked_at"] for told in (before, after) for one in told.json["checks"] if one["name"] == "index"]
+    assert 1 == entries[0] - entries[1]
+
+
 def test_a_root_is_kept_and_found_again(jobevents: CommandLine, job_id: str) -> None:
     """A file that says what the log held; nothing is kept of a log that is not right."""
     assert 0 == jobevents("verify", "--write-root", "root.json").code
