@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from jobevents import boundary, ids
 from jobevents.emit import By, Draft, Emitter
-from jobevents.errors import Conflict, Gone, InvalidValue, KeyTaken, NotFound
+from jobevents.errors import Conflict, Gone, IllegalTransition, InvalidValue, KeyTaken, NotFound
 from jobevents.events import CancelRequested, Cause, JobAnnotated, JobCanceled, JobDeleted, JobQueued, JobRequeued
 from jobevents.job import DELETED, QUEUED, RUNNING, Job
 
@@ -348,7 +348,21 @@ def _requeue(emitter: Emitter, job_id: str, cause: Cause, by: By, when: When) ->
         must_exist(job, job_id)
         return [partial(JobRequeued, cause=cause, scheduled_at=scheduled_at)]
 
-    emitter.change(job_id, decide, by)
+    try:
+        emitter.change(job_id, decide, by)
+    except IllegalTransition as error:
+        raise IllegalTransition(
+            error.tried, job_id=job_id, state=error.state, allowed=error.allowed, why=_why_not(cause, error.state)
+        ) from error
+
+
+def _why_not(cause: Cause, state: str) -> str:
+    """Return why a job in a state is not queued again, and what can be done instead."""
+    if state == RUNNING:
+        return "a running job is not queued again: wait for its end, or cancel it first"
+    if cause == "retry":
+        return f"only a failed job is tried again, and this one is {state}: to run it once more, rerun it"
+    return f"only a job that has ended is run again, and this one is {state}: it will be run anyway"
 
 
 def delete(emitter: Emitter, job_id: str, by: By, *, artifacts: bool = False) -> bool:

@@ -110,12 +110,20 @@ class IllegalTransition(JobEventsError):
     """The job's state does not allow what was tried; `allowed` names the events that it does allow."""
 
     def __init__(
-        self, tried: str, *, job_id: str, state: str, allowed: tuple[str, ...], start: int = 0, current: int = 0
+        self,
+        tried: str,
+        *,
+        job_id: str,
+        state: str,
+        allowed: tuple[str, ...],
+        start: int = 0,
+        current: int = 0,
+        why: str = "",
     ) -> None:
+        """Say what was tried of which state; with `why`, what was said to whom asked for it, in words."""
         of_start = f" of start={start} (current start={current})" if start else ""
-        super().__init__(
-            f"{tried}{of_start} is not possible job_id={job_id} state={state} allowed={', '.join(allowed)}"
-        )
+        said = why or f"{tried}{of_start} is not possible"
+        super().__init__(f"{said} job_id={job_id} state={state}" + ("" if why else f" allowed={', '.join(allowed)}"))
         self.tried = tried
         self.job_id = job_id
         self.state = state

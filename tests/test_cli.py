@@ -135,7 +135,11 @@ WRONG = {
     ("list", "--url", "sqlite:///.."): (2, "name a file in it"),
     ("show", "nobody"): (1, "no such job"),
     ("cancel", "nobody"): (1, "no such job"),
-    ("retry", "song-3"): (1, "allowed="),
+    ("retry", "song-3"): (
+        1,
+        "only a failed job is tried again, and this one is succeeded: to run it once more, rerun it",
+    ),
+    ("rerun", "song-1"): (1, "only a job that has ended is run again, and this one is queued"),
     ("rerun", "song-1", "--as-new"): (1, "only a finished job"),
     ("submit", "render", "{song: 7}"): (2, "quote them"),
     ("submit", "render", "--at", "2026-08-01T12:00:00"): (2, "has no time zone"),
