@@ -42,7 +42,6 @@ from jobevents.cli_options import (
     LONGEST_DAYS,
     MOST,
     AsJson,
-    AsOf,
     CreateLog,
     JobId,
     RegistryOption,
@@ -265,25 +264,6 @@ def submit(
 
 
 cli_pages.add_to(app)  # help shows commands in the order in which they come here
-
-
-@app.command()
-def show(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) -> None:
-    """Show all that is known of a job now, or was at a moment; --as-of '#3' is after its event 3.
-
-    At an instant a job is as the last of its events left it that says it was
-    written by then, by its writer's clock; with every event that was committed
-    before that one, whatever those say.
-    """
-    with open_jobs(url) as jobs:
-        job = jobs.job(job_id) if as_of is None else cli_history.job_at(jobs, job_id, as_of)
-        last = job.version if as_of is None else len(jobs.log.read_raw(job_id))
-    if console.wants_json(as_json):
-        console.print_json(job)
-        return
-    console.print_job(job, msgspec.to_builtins(job))
-    if as_of is not None:
-        console.note(f"as of {as_of}: after event {job.version} of {last}; all of them: jobevents events {job_id}")
 
 
 @app.command()

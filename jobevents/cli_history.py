@@ -51,16 +51,18 @@ def why(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) ->
 
     With --as-of, why it was as it was then; '#3' is after its event 3.
     """
+    from projections.lost import Losses
     from projections.why import explain
 
     with open_jobs(url) as jobs:
         version = None if as_of is None else job_at(jobs, job_id, as_of).version
         events = jobs.history(job_id)[:version]
         now = jobs.emitter.clock() if as_of is None else None
+        lost = Losses(jobs).listed([job_id]).get(job_id) if as_of is None else None
     if console.wants_json(as_json):
-        console.print_json(explain(events, now=now))
+        console.print_json(explain(events, now=now, lost=lost))
     else:
-        _print_sentences(job_id, explain(events, now=now, zone=None))
+        _print_sentences(job_id, explain(events, now=now, zone=None, lost=lost))
 
 
 def _print_sentences(job_id: str, sentences: "Sequence[Sentence]") -> None:

@@ -1,5 +1,6 @@
 """The commands for what is kept: `tail` follows events and log lines as they come, `purge` lets go of what is old."""
 
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jobevents.jobs import Jobs
 
 LOOK_S = 0.2  # between two looks for what is new
+WORKER_S = 5.0  # between two looks at whether the worker of the job lives
 FINAL = ("succeeded", "failed", "canceled", "skipped")
 PAGE = 1000  # runs in one read
 
@@ -71,6 +73,7 @@ class _Follower:
         self._as_json = as_json
         self._cursor = jobs.log.last_cursor()
         self._shown: dict[str, int] = {}  # job -> version of its last event that was shown
+        self._look_at_worker_at = 0.0  # monotonic seconds
         self._lines: dict[str, int] = {}  # job that has started -> its last line that was shown
         if job_id:
             for event in jobs.history(job_id):
@@ -90,7 +93,23 @@ class _Follower:
             self._show_lines(job_id)
             if is_over and not self._job_id:
                 del self._lines[job_id]
-        return not (self._job_id and self._has_ended(self._job_id))
+        if not self._job_id:
+            return True
+        self._warn_if_lost()
+        return not self._has_ended(self._job_id)
+
+    def _warn_if_lost(self) -> None:
+        """Say once that nobody works on the job any more: nothing may ever come, unless somebody gives it back."""
+        from projections.lost import Losses
+
+        if time.monotonic() < self._look_at_worker_at:
+            return
+        self._look_at_worker_at = time.monotonic() + WORKER_S
+        lost = Losses(self._jobs).listed([self._job_id]).get(self._job_id)
+        if lost is not None:
+            self._look_at_worker_at = math.inf
+            what = f"{self._job_id}: {lost.text}: {lost.why}"
+            console.note(f"{what}; any process that works gives it back, or: jobevents workers --reap", to_err=True)
 
     def _has_ended(self, job_id: str) -> bool:
         """Tell whether a job's events shown so far end it."""
@@ -112,8 +131,9 @@ class _Follower:
         if job_id not in self._lines:
             return
         lines = self._jobs.run_logs.logs(job_id, self._lines[job_id])
-        if lines:
-            self._lines[job_id] = lines[-1].seq
+        if not lines:
+            return
+        self._lines[job_id] = lines[-1].seq
         if self._as_json:
             for line in lines:
                 console.print_json({"line": line})

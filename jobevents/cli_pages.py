@@ -1,11 +1,14 @@
-"""The command `list`: pages of jobs from the sorted index where it is up to date, else from the log's own table of runs."""
+"""The commands `list`, pages of jobs from the sorted index where it is up to date, else from the table of runs; and `show`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import logging
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from jobevents import console
-from jobevents.cli_options import MOST, AsJson, AsOf, Url, open_jobs
+from jobevents import cli_search, console
+from jobevents.cli_options import MOST, AsJson, AsOf, JobId, Url, open_jobs
+from jobevents.cli_search import lost_among, print_left_out, print_page, with_lost
 from jobevents.errors import Corrupt, InvalidValue, NotFound
 from jobevents.jobs import Jobs
 from jobevents.status import State, Status
@@ -19,11 +22,22 @@ OTHER = "other"  # all states of open text together, in the index
 
 
 def add_to(app: typer.Typer) -> None:
-    """Give the command line this command."""
+    """Give the command line these commands."""
     app.command("list")(list_jobs)
+    app.command("show")(show)
 
 
 def list_jobs(
+    search: Annotated[
+        str,
+        typer.Argument(
+            metavar="[SEARCH]",
+            help="As in the dashboard: 'state:failed queue:mail error:timeout'. Keys: state, command, queue, id (its begin), "
+            "worker, actor, error, after, before (-15m, a day, an instant), duration (>30s); words are looked for in ids, "
+            "kinds, titles and errors.",
+        ),
+    ] = "",
+    *,
     url: Url,
     state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(State)} or {OTHER}.")] = "",
     job: Annotated[str, typer.Option("--job", help="Only this kind of job.")] = "",
@@ -36,11 +50,16 @@ def list_jobs(
     as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first, by the second that an id names; ids that name none, like song-7, come last.
+    """List jobs, the newest first, or those that a search finds: jobevents list 'state:failed error:timeout'.
+
+    The order is by the second that an id names; ids that name none, like
+    song-7, come last.
 
     Page numbers show the moment: a job that comes in moves the others on.
     Cursors (--after) show every job that is there throughout exactly once;
-    they need the index that `jobevents project` keeps.
+    they need the index that `jobevents project` keeps. A search by worker,
+    actor, error, duration or words looks through the jobs from the newest on,
+    says how far it has looked, and goes on with --after.
 
     With --as-of the list is folded from the whole log: the jobs of then, in
     the states they had, those deleted since among them.
@@ -50,29 +69,36 @@ def list_jobs(
     """
     if state not in ("", *State, OTHER):
         raise InvalidValue(f"no such state state={state!r:.80}; use one of {', '.join(State)} or {OTHER}")
+    logging.getLogger("projections.paging").addHandler(logging.NullHandler())  # we name what is left out ourselves
+    wanted = cli_search.searched(search, state=state, command=job, queue=queue) if search else None
+    if wanted is not None:
+        state, job, queue = wanted.state, wanted.command, wanted.queue
     with open_jobs(url) as jobs:
+        if wanted is not None and cli_search.needs_table(wanted):
+            cli_search.show(jobs, wanted, page=page, per_page=per_page, after=after, as_of=as_of, as_json=as_json)
+            return
         if as_of is not None:
             if after is not None:
                 raise InvalidValue(
                     "--after does not go with --as-of: cursors are of the index as it is now; use --page"
                 )
-            _print_page(_page_as_of(jobs, as_of, state, job, queue, page, per_page), as_json, as_of)
+            print_page(_page_as_of(jobs, as_of, state, job, queue, page, per_page), as_json, as_of=as_of)
             return
         if after is not None:
             if job or queue or page != 1:
                 raise InvalidValue("--after goes with --state alone: the index knows neither kinds nor queues")
-            _print_slice(_slice(jobs, after, per_page, state), as_json)
+            _print_slice(jobs, _slice(jobs, after, per_page, state), as_json)
             return
         reader = None if job or queue else _current_reader(jobs)
         if reader is not None:
-            _print_page(reader.page(state, page, per_page), as_json)
+            print_page(reader.page(state, page, per_page), as_json, jobs=jobs)
             return
         if state == OTHER:
             raise InvalidValue("jobs in other states are listed from the index alone; run: jobevents project --once")
         from projections.rowpages import page_of
 
-        wanted = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
-        _print_page(page_of(jobs, wanted, page, per_page, type=Status), as_json)
+        filter = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
+        print_page(page_of(jobs, filter, page, per_page, type=Status), as_json, jobs=jobs)
 
 
 def _current_reader(jobs: Jobs) -> "Reader[Status] | None":
@@ -134,27 +160,40 @@ def _page_as_of(
         )
 
 
-def _print_page(page: "StatusPage[Status]", as_json: bool, as_of: str = "") -> None:
-    then = f" as of {as_of}" if as_of else ""
+def _print_slice(jobs: Jobs, part: "StatusSlice[Status]", as_json: bool) -> None:
+    lost = lost_among(jobs, part.items)
     if console.wants_json(as_json):
-        console.print_json(page)
-    elif not page.total:
-        console.note(f"no such jobs{then}")
-        _print_left_out(page.left_out)
+        console.print_json(with_lost(part, lost))
     else:
-        place = f"{page.from_}-{page.to} of {page.total} jobs{then}, page {page.page} of {page.total_pages}"
-        console.print_statuses(page.items, place)
-        _print_left_out(page.left_out)
+        place = f"go on with --after {part.cursor}" if part.cursor else "the end"
+        console.print_statuses(part.items, place, lost=lost)
+        print_left_out(part.left_out)
 
 
-def _print_slice(part: "StatusSlice[Status]", as_json: bool) -> None:
+def show(job_id: JobId, url: Url, as_of: AsOf = None, as_json: AsJson = False) -> None:
+    """Show all that is known of a job now, or was at a moment; --as-of '#3' is after its event 3.
+
+    At an instant a job is as the last of its events left it that says it was
+    written by then, by its writer's clock; with every event that was committed
+    before that one, whatever those say.
+    """
+    from projections import asof
+    from projections.lost import Losses
+
+    with open_jobs(url) as jobs:
+        if as_of is None:
+            job = jobs.job(job_id)
+            last, lost = job.version, Losses(jobs).of(job)
+        else:
+            job = asof.job_at(jobs, job_id, asof.parse(as_of, jobs.emitter.clock()))
+            last, lost = len(jobs.log.read_raw(job_id)), None
     if console.wants_json(as_json):
-        console.print_json(part)
-    else:
-        console.print_statuses(part.items, f"go on with --after {part.cursor}" if part.cursor else "the end")
-        _print_left_out(part.left_out)
-
-
-def _print_left_out(left_out: Any) -> None:
-    for one in left_out:
-        console.note(f"left out: {one.job_id}: {one.reason}", to_err=True)
+        console.print_json(job if lost is None else {**msgspec.to_builtins(job), "lost": lost})
+        return
+    console.print_job(job, msgspec.to_builtins(job), lost=lost)
+    if lost is not None:
+        console.note(
+            f"{lost.text}: {lost.why}; any process that works gives it back, or: jobevents workers --reap", to_err=True
+        )
+    if as_of is not None:
+        console.note(f"as of {as_of}: after event {job.version} of {last}; all of them: jobevents events {job_id}")

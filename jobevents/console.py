@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from rich.console import Console
@@ -36,6 +36,15 @@ _UNSEEN = re.compile("[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+class Lost(Protocol):
+    """How a running job is lost, as `projections.lost` says."""
+
+    @property
+    def text(self) -> str:
+        """What is said beside its state."""
+        ...
 
 
 def wants_json(asked: bool) -> bool:
@@ -79,6 +88,15 @@ def state_text(state: str) -> Text:
     return Text(plain(state).plain, style=_STATE_STYLE.get(state, ""))
 
 
+def running_text(state: str, lost: Lost | None) -> Text:
+    """Return a state in its color; of a job that only seems to run, that it is lost."""
+    return state_text(state) if lost is None else Text(f"{state}, lost", style="red")
+
+
+def _since(lost: Lost | None) -> str:
+    return "" if lost is None else lost.text
+
+
 def plain(value: Any, limit: int = 4 * _CELL) -> Text:
     """Return a value as one line that a terminal takes for nothing but text: no markup, no control characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -86,15 +104,20 @@ def plain(value: Any, limit: int = 4 * _CELL) -> Text:
     return Text(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def print_statuses(statuses: Sequence[Status], place: str) -> None:
-    """Print a page of jobs as a table; an id is never cut, since it is what one copies."""
+def print_statuses(statuses: Sequence[Status], place: str, *, lost: Mapping[str, Lost] | None = None) -> None:
+    """Print a page of jobs as a table; an id is never cut, since it is what one copies.
+
+    Args:
+        lost: job id -> how it is lost, of those that only seem to run.
+    """
+    lost = lost or {}
     rows = [
         [
             plain(one.job_id),
-            state_text(one.state),
+            running_text(one.state, lost.get(one.job_id)),
             Text(str(one.attempts)),
             _local_text(one.updated_at, short=True),
-            plain((one.error or one.title)[:_CELL]),
+            plain((_since(lost.get(one.job_id)) or one.error or one.title)[:_CELL]),
             plain(one.command),
         ]
         for one in statuses
@@ -172,12 +195,12 @@ def print_json_line(data: bytes) -> None:
     sys.stdout.buffer.write(data + b"\n")
 
 
-def print_job(job: Job, values: Mapping[str, Any]) -> None:
-    """Print all that is known of a job, a line each."""
+def print_job(job: Job, values: Mapping[str, Any], *, lost: Lost | None = None) -> None:
+    """Print all that is known of a job, a line each; of one that only seems to run, that it is lost."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for key, value in values.items():
         if key == "state":
-            table.add_row(key, state_text(job.state))
+            table.add_row(key, running_text(job.state, lost))
         elif isinstance(value, str) and key.endswith("_at"):
             table.add_row(key, Text.assemble(_local_text(value), "  ", (f"({plain(value)})", "dim")))
         else:

@@ -126,7 +126,8 @@ def _workers(jobs: Jobs) -> tuple[bool, str]:
     found = f"{alive} alive, {len(seen) - alive} dead, {sum(len(one.jobs) for one in seen)} jobs held"
     if held:
         shown = ", ".join(held[:SAMPLE]) + (" …" if len(held) > SAMPLE else "")
-        return False, f"{found}, {len(held)} by dead workers: {shown}; give them back with: jobevents workers --reap"
+        back = "any process that works gives them back within a lease; to do it now: jobevents workers --reap"
+        return False, f"{found}, {len(held)} by dead workers: {shown}; {back}"
     return True, found
 
 

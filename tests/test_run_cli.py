@@ -130,9 +130,18 @@ def test_queues_are_counted(jobevents: CommandLine) -> None:
             "failed": 1,
             "oldest_due": due.isoformat().replace("+00:00", "Z"),
             "paused_by": "",
+            "lost": 0,
         },
-        {"queue": "mixes", "queued": 0, "running": 0, "failed": 0, "oldest_due": None, "paused_by": "ana: no tape"},
-        {"queue": "slow", "queued": 1, "running": 0, "failed": 0, "oldest_due": None, "paused_by": ""},
+        {
+            "queue": "mixes",
+            "queued": 0,
+            "running": 0,
+            "failed": 0,
+            "oldest_due": None,
+            "paused_by": "ana: no tape",
+            "lost": 0,
+        },
+        {"queue": "slow", "queued": 1, "running": 0, "failed": 0, "oldest_due": None, "paused_by": "", "lost": 0},
     ] == told.json
     table = jobevents("queues", at_terminal=True).out
     assert "ana: no tape" in table

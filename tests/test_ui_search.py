@@ -37,7 +37,7 @@ def test_a_search_that_is_written_is_read_as_it_was(search: Search) -> None:
 @given(st.text(max_size=200) | st.lists(st.sampled_from(['"', "\\", ":", "state:", " ", "x", "a:b"])).map("".join))
 def test_any_text_is_a_search_or_is_refused(text: str) -> None:
     """Nothing that somebody types fails otherwise, or is dropped: each visible character is in a part of it."""
-    parts = "".join(key + value for key, value in terms(text))
+    parts = "".join(term.key + term.value for term in terms(text))
     assert all(one in parts for one in text if not one.isspace() and one not in '":\\')
     try:
         search = parse(text, NOW)
@@ -47,10 +47,11 @@ def test_any_text_is_a_search_or_is_refused(text: str) -> None:
 
 
 def test_keys_and_words() -> None:
-    """Values may be quoted; what has no known key is a word, with its colon."""
-    found = parse('state:failed command:"two words" http://x "no space" duration:>30s', NOW)
+    """Values may be quoted; an address is a word, with its colon, and what is in quotes."""
+    found = parse('state:failed command:"two words" http://x "no space" "foo:x" duration:>30s', NOW)
 
-    assert Search(state="failed", command="two words", duration=">30s", words=("http://x", "no space")) == found
+    words = ("http://x", "no space", "foo:x")
+    assert Search(state="failed", command="two words", duration=">30s", words=words) == found
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,8 @@ def test_keys_and_words() -> None:
         ("duration:30s", ">30s"),
         ("duration:>30", ">30s"),
         ("id:../x", "A-Z a-z 0-9"),
+        ("stat:failed", "did you mean state"),
+        ('foo:"a b"', 'there are .*put it in quotes: "foo:.*a b'),
         ("x" * 1001, "limit=1000"),
     ],
 )

@@ -117,6 +117,7 @@ def test_doctor_names_the_jobs_of_the_dead(jobs: Jobs) -> None:
     found = workers_finding(jobs)
 
     expected = (
-        f"0 alive, 1 dead, 1 jobs held, 1 by dead workers: {job_id}; give them back with: jobevents workers --reap"
+        f"0 alive, 1 dead, 1 jobs held, 1 by dead workers: {job_id}; any process that works gives them back within a lease; "
+        "to do it now: jobevents workers --reap"
     )
     assert (False, expected) == (found.ok, found.found)

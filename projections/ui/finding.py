@@ -153,18 +153,10 @@ def _sifted(questions: Questions, wanted: Search, sieve: Sieve, values: Any, now
         raise CannotFilter("as_of goes with state, command, queue and page alone")
     if values["order"] not in ("", "newest"):
         raise CannotFilter(ONE_WAY)
-    filter = RunFilter(
-        job=wanted.command,
-        statuses=(wanted.state,) if wanted.state else (),
-        queue=wanted.queue,
-        from_=search.instant(wanted.after, now) if wanted.after else None,
-        to=search.instant(wanted.before, now) if wanted.before else None,
-        prefix=wanted.id,
-    )
     began = jobs.emitter.clock()
     sifted = sift(
         jobs.desk.census,
-        filter,
+        filter_of(wanted, now),
         sieve,
         cursor=values["cursor"] or "",
         limit=values["per_page"],
@@ -190,6 +182,18 @@ def _left_out(shown: Sequence[Row], failed: Sequence[tuple[str, Exception]]) -> 
     if not shown:
         raise_if_unreadable(failed)
     return [LeftOut(job_id, str(error)) for job_id, error in failed]
+
+
+def filter_of(wanted: Search, now: datetime) -> RunFilter:
+    """Return what of a search an index of a table knows."""
+    return RunFilter(
+        job=wanted.command,
+        statuses=(wanted.state,) if wanted.state else (),
+        queue=wanted.queue,
+        from_=search.instant(wanted.after, now) if wanted.after else None,
+        to=search.instant(wanted.before, now) if wanted.before else None,
+        prefix=wanted.id,
+    )
 
 
 def sieve_of(wanted: Search) -> Sieve:

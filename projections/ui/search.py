@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from jobevents.boundary import check_name
+from jobevents.boundary import check_name, did_you_mean
 from jobevents.errors import InvalidValue
 from jobevents.ids import shown
 from projections.api.listing import STATES
@@ -44,6 +44,7 @@ class Term(NamedTuple):
 
     key: str  # one of KEYS; "" for a word
     value: str  # as it is meant: without quotes
+    unknown: str = ""  # what stands where a key would, of a word that may be meant as none
 
 
 class Length(NamedTuple):
@@ -82,21 +83,22 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms(text: str) -> Iterator[Term]:
-    """Yield the parts of a search as they stand; a key that is none of ours makes a word of it."""
+    """Yield the parts of a search as they stand; a key that is none of ours makes a word of it, which says so."""
     place = 0
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None or found.end() == place:
             return
         place = found.end()
-        key, raw = found[1] or "", found[2]
+        key, raw, unknown = found[1] or "", found[2], ""
         if key and key not in KEYS:
+            unknown = "" if raw.startswith("//") else key  # an address is a word
             key, raw = "", f"{key}:{raw}"
         value = (
             _ESCAPED.sub(r"\1", raw[1:].removesuffix('"') if _is_closed(raw) else raw[1:]) if raw[:1] == '"' else raw
         )
         if key or value:
-            yield Term(key, value)
+            yield Term(key, value, unknown)
 
 
 def parse(text: str, now: datetime) -> Search:
@@ -112,7 +114,12 @@ def parse(text: str, now: datetime) -> Search:
         raise InvalidSearch(f"search is too long characters={len(text)} limit={SEARCH_LIMIT}")
     found: dict[str, str] = {}
     words: list[str] = []
-    for key, value in terms(text):
+    for key, value, unknown in terms(text):
+        if unknown:
+            raise InvalidSearch(
+                f"no such key in the search key={shown(unknown)}{did_you_mean(unknown, KEYS)}; "
+                f"to look for the text itself put it in quotes: {quoted(value, is_word=True)}"
+            )
         if not key:
             words.append(value)
         elif not value:
