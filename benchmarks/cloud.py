@@ -174,14 +174,20 @@ def in_threads(threads: int, size: int, one: Callable[[int], object]) -> int:
 
 
 @contextmanager
-def projecting(place: Place, blobs: GcsBlobs, *, terms: Terms | None = None) -> Iterator[Jobs]:
-    """Jobs that publish, and the projector's service beside them in this process."""
+def projecting(place: Place, blobs: GcsBlobs, *, swept: bool = False) -> Iterator[Jobs]:
+    """Jobs that publish, and the projector's service beside them in this process.
+
+    Args:
+        swept: wait until it has gone through the whole log once, as it does where its subscription is new.
+    """
     with place.jobs(blobs) as jobs:
-        service = wiring_bus.service(jobs, "projector", create=True, leased=False, terms=terms)
+        service = wiring_bus.service(jobs, "projector", create=True, leased=False)
         running = threading.Thread(target=service.run)
         running.start()
         try:
             _warm_up(place, jobs)
+            while swept and service.condition().complete_through is None:
+                time.sleep(0.05)
             yield jobs
         finally:
             service.stop()
@@ -269,11 +275,11 @@ def constant(setting: Setting) -> Iterator[Repeat]:
 def operating(setting: Setting) -> Iterator[Repeat]:
     """Jobs of four events, submitted by one process and run by another, with a projector: what a transition costs.
 
-    What comes by time and not by transition is not counted: the index, the sweep, worker leases.
+    What comes by time and not by transition is not counted: the index, the sweep, worker leases; nor the floors of new jobs.
     """
     place = Place(setting)
     numbers = count()
-    with projecting(place, place.blobs()) as jobs, place.jobs(place.blobs()) as worker:
+    with projecting(place, place.blobs(), swept=True) as jobs, place.jobs(place.blobs()) as worker:
 
         def live(_: int) -> None:
             job_id = jobs.submit("render", id=f"song-{next(numbers)}")

@@ -52,7 +52,7 @@ def _operations(name: str, what: str, figure: str, unit: Unit, limit: Contender)
     return Row(
         name,
         what,
-        "jobs a repetition, of 4 events each; index, sweep and worker leases aside, which come by time",
+        "jobs a repetition, of 4 events each; what comes by time aside (index, sweep, leases), and two reads of a floor a job",
         _READ,
         "what the bill is made of",
         Sizes(1, 24, 240),

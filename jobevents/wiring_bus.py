@@ -175,6 +175,7 @@ def service(
         adopt_deletes=jobs.adopt_deletes,
         counts=counts,
         told=lambda job_id: inflow.taken(job_id).version,
+        on_deleted=inlet.catch_up,
     )
     jobs.at_close(statuses.close)
     sweeper = Sweeper(
@@ -209,6 +210,7 @@ def service(
             inlet,
             stored=lambda: made.stored(),
             counts=counts,
+            watched=statuses.watches,
             on_lost=sweeper.hurry,
         )
     made = ProjectorService(projector, inflow, sweeper, hints, counts=counts)

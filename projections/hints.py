@@ -4,7 +4,8 @@ A message is only a hint that a job has a version. Its bytes are never folded: t
 slot, so that one that somebody made up, or about an event that is not there, does nothing but be counted. What came before
 it and had no message of its own is read, too, after a moment in which that message may still come. What comes after it has a
 message of its own, or is found by the sweep; but a job that was deleted since is taken as deleted: an old state would bring
-it back into views that keep nothing of it. So a message costs two reads, of its event and of nothing behind it.
+it back into views that keep nothing of it. Where this process has written the job's status, its next write tells; else the log
+is asked. So a message costs one read, of its event, and a job's first one more, of nothing behind it.
 """
 
 import heapq
@@ -53,6 +54,7 @@ class Hints:
         stored: Callable[[], int],
         counts: Counts,
         on_lost: Callable[[], None] = lambda: None,
+        watched: Callable[[str], bool] = lambda _: False,
         most: int = MOST,
         reorder_s: float = REORDER_S,
         threads: int = THREADS,
@@ -63,6 +65,7 @@ class Hints:
 
         Args:
             stored: the place in the inlet's sequence up to which every view is stored.
+            watched: tells whether a view finds out by itself, and has the inlet catch up, when a job was deleted since.
             on_lost: called when the subscription was lost, and with it what was published meanwhile.
         """
         self.error: JobEventsError | None = None  # what holds it up; None: nothing
@@ -71,6 +74,7 @@ class Hints:
         self._stored = stored
         self._counts = counts
         self._on_lost = on_lost
+        self._watched = watched
         self._most = most
         self._reorder_s = reorder_s
         self._monotonic = monotonic
@@ -200,7 +204,9 @@ class Hints:
         return self._inlet.take(records, hinted=genuine, told=told) if records else place
 
     def _read(self, job_id: str, known: int, last: int) -> list[Record]:
-        """Return the events after a version up to `last`; all of them if the job was deleted since."""
+        """Return the events after a version up to `last`; all of them if the job was deleted since, and nobody would tell."""
+        if known and self._watched(job_id):
+            return self._inlet.log.read_raw(job_id, after=known, until=last)
         records = self._inlet.log.read_raw(job_id, after=known, until=last + 1)
         if not records or records[-1].version <= last:
             return records

@@ -48,6 +48,16 @@ class Inlet:
             self._tell(self._arrears, records, hinted, told)
         return self.inflow.add(records)
 
+    def catch_up(self, job_id: str) -> None:
+        """Take what came after the last event that was taken of a job: one of the views has met its end. Its reads.
+
+        Raises:
+            Unavailable, PermissionDenied: what the store says; nothing was taken.
+        """
+        records = self.log.read_raw(job_id, after=self.inflow.taken(job_id).version)
+        if records:
+            self.take(records)
+
     def is_told(self, job_id: str) -> bool:
         """Tell whether everything of a deleted job is on the bus, or owed to it. One read."""
         return self._arrears is None or self._arrears.is_settled(job_id)

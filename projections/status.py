@@ -51,11 +51,12 @@ class StatusView:
         counts: Counts | None = None,
         code: int = CODE_VERSION,
         told: Callable[[str], int] | None = None,
+        on_deleted: Callable[[str], object] = lambda _: None,
         threads: int = THREADS,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Write below the log's prefix; see StatusWriter for `adopt`, `adopt_deletes`, `told` and `threads`.
+        """Write below the log's prefix; see StatusWriter for `adopt`, `adopt_deletes`, `told`, `on_deleted` and `threads`.
 
         Args:
             positions: where the view's position is kept: the log's own database.
@@ -68,6 +69,7 @@ class StatusView:
             counts=counts,
             code=code,
             told=told,
+            on_deleted=on_deleted,
             threads=threads,
         )
         self._positions = positions
@@ -127,6 +129,10 @@ class StatusView:
         if not self._interval_s:
             return 0.0
         return max(0.0, min(one.due_at for one in self._waiting.values()) - self._monotonic())
+
+    def watches(self, job_id: str) -> bool:
+        """Tell whether the next write of a job's status finds out if the job is gone."""
+        return self._writer.watches(job_id)
 
     def close(self) -> None:
         """End the threads that save."""

@@ -87,6 +87,7 @@ class StatusWriter:
         counts: Counts | None = None,
         code: int = CODE_VERSION,
         told: Callable[[str], int] | None = None,
+        on_deleted: Callable[[str], object] = lambda _: None,
         threads: int = THREADS,
     ) -> None:
         """Write below the log's prefix.
@@ -96,6 +97,7 @@ class StatusWriter:
             adopt_deletes: a status that somebody removed is a deleted job, instead of one to be written again.
             told: up to which of a job's events each is on the bus, or owed to it: what the status may say of it. It may be
                 of more events than that: those of a foreign record, and what came before it unseen.
+            on_deleted: called with a job whose status is gone since it was written here, and which the log says is deleted.
             threads: writes under way at once, where the store cannot take many in one.
         """
         self._blobs = blobs
@@ -106,6 +108,7 @@ class StatusWriter:
         self._counts = counts or Counts()
         self._code = code
         self._told = told
+        self._on_deleted = on_deleted
         self._threads = threads
         self._stored: LRU[str, Stored] = LRU(REMEMBERED)
         self._lock = threading.Lock()
@@ -118,6 +121,11 @@ class StatusWriter:
     def knows(self, job_id: str) -> bool:
         """Tell whether this process remembers what is stored for the job."""
         return self._known(job_id) is not None
+
+    def watches(self, job_id: str) -> bool:
+        """Tell whether a status of this process's is there as far as it knows: its next write finds out if it is gone."""
+        known = self._known(job_id)
+        return known is not None and _is_ours(known)
 
     def show(self, job: Job, *, is_new: bool = False) -> Shown:
         """Return the job ready to be written: pure, so that a job that cannot be shown fails before any I/O.
@@ -255,7 +263,7 @@ class StatusWriter:
         Args:
             known: what was stored as far as this process knew; None when it did not.
         """
-        was_ours = known is not None and known.version > 0 and known.generation != ABSENT
+        was_ours = known is not None and _is_ours(known)
         try:
             blob = self._blobs.get(self.locate(shown.job.job_id))
         except NotFound:
@@ -300,6 +308,7 @@ class StatusWriter:
         job_id = shown.job.job_id
         job = self._adopt.load(job_id) if self._adopt else shown.job
         if job.state == DELETED:
+            self._on_deleted(job_id)
             return self.show(job)
         self._counts.add("status_vanished")
         if self._adopt and self._adopt_deletes:
@@ -319,6 +328,10 @@ class StatusWriter:
     def _forget(self, job_id: str) -> None:
         with self._lock:
             self._stored.pop(job_id, None)
+
+
+def _is_ours(stored: Stored) -> bool:
+    return stored.version > 0 and stored.generation != ABSENT
 
 
 def version_of(blob: Blob) -> int:

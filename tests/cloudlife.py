@@ -283,6 +283,7 @@ class Replica:
         adopt = Adoption(jobs.emitter)
         self.status = StatusView(
             blobs,
+            on_deleted=lambda job_id: inlet.catch_up(job_id),
             told=lambda job_id: self.inflow.taken(job_id).version,
             positions=MemoryPositions(),
             adopt=adopt,
@@ -331,6 +332,7 @@ class Replica:
             inlet,
             stored=self._stored,
             counts=counts,
+            watched=self.status.watches,
             on_lost=self.sweeper.hurry,
             threads=1,
             monotonic=monotonic,

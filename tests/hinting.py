@@ -151,6 +151,7 @@ class Replica:
         self.arrears = Arrears(world.publisher, jobs.log, blobs, counts=jobs.counts, monotonic=time.clock)
         self.status = StatusView(
             blobs,
+            on_deleted=lambda job_id: inlet.catch_up(job_id),
             told=lambda job_id: self.inflow.taken(job_id).version,
             positions=MemoryPositions(),
             adopt=Adoption(jobs.emitter),
@@ -200,6 +201,7 @@ class Replica:
             inlet,
             stored=self.stored,
             counts=jobs.counts,
+            watched=self.status.watches,
             on_lost=self.sweeper.hurry,
             threads=2,
             monotonic=time.clock,

@@ -104,7 +104,7 @@ def test_hints_bring_the_views_up_to_date(world: Clouded) -> None:
 
 
 def test_one_look_at_the_log_a_message(world: Clouded) -> None:
-    """A message costs the read of its own event, and of nothing behind it."""
+    """A message costs the read of its own event alone, once the job's status was written here; its first one more."""
     sick = Sick(world.jobs.log)
     replica = world.replica(log=sick)
     world.jobs.submit("render", id="song")
@@ -115,6 +115,30 @@ def test_one_look_at_the_log_a_message(world: Clouded) -> None:
 
     assert 3 == len(world.jobs.history("song"))
     assert 3 == sick.reads
+
+
+def test_a_late_message_of_a_deleted_job_brings_nothing_back(world: Clouded) -> None:
+    """Another replica has taken it out of the views; this one, which wrote its status before, finds out by its next write."""
+    late, other = world.replica(), world.replica()
+    world.jobs.submit("render", id="song")
+    late.settle()
+    assert late.status.watches("song")
+    world.publisher.is_mute = True
+    with world.jobs.attempt("song"):
+        pass
+    world.jobs.delete("song")
+    world.publisher.is_mute = False
+    other.sweep()
+    assert world.is_right()
+
+    records = world.jobs.log.read_raw("song")
+    world.bus.publisher().publish([Notice(r.job_id, r.version, r.type, r.data) for r in records[1:3]])
+    while world.bus.subscriber(SUBSCRIPTION).pull(0, 0) or late.hints.step(0) or not late.hints.is_idle():
+        late.projector.step()
+        world.time.now += 1.0
+
+    assert world.is_right()
+    assert [] == world.indexed()
 
 
 def test_fault_03_crash_between_append_and_publish(world: Clouded) -> None:
