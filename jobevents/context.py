@@ -25,7 +25,7 @@ class JobContext(Generic[P]):
         attempt: "Attempt",
         params: P,
         log: RunLog,
-        stopping: threading.Event,
+        is_stopping: Callable[[], bool],
         *,
         deadline: datetime | None,
         trace: Callable[[], str],
@@ -37,7 +37,7 @@ class JobContext(Generic[P]):
         self.has_result = False
         self._attempt = attempt
         self._log = log
-        self._stopping = stopping
+        self._is_stopping = is_stopping
         self._trace = trace
 
     @cached_property
@@ -53,7 +53,7 @@ class JobContext(Generic[P]):
     @property
     def canceled(self) -> bool:
         """Tell whether the work should stop: it was canceled, has timed out, or its process ends. Costs nothing to ask."""
-        return self._stopping.is_set()
+        return self._is_stopping()
 
     def check(self) -> Any:  # Any: None here, something to await where the handler is a coroutine
         """Stop here if the work should stop.

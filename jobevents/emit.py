@@ -162,7 +162,7 @@ class Emitter:
         while True:
             refused: Conflict | None = None
             try:
-                events = self._make(job, decide(job), by)
+                events = self._make(job, decide(job), self._common(by))
             except JobEventsError:
                 if fresh:
                     raise
@@ -189,7 +189,8 @@ class Emitter:
             KeyTaken: an unfinished job holds one of the idempotency keys; nothing was written.
         """
         self._settle_first(drafts)
-        made = {job_id: self._make(Job(job_id=job_id), [draft], by)[0] for job_id, draft in drafts.items()}
+        common = self._common(by)
+        made = {job_id: self._make(Job(job_id=job_id), [draft], common)[0] for job_id, draft in drafts.items()}
         rows = [fold([event]) for event in made.values()]
         stored = self._write(list(made.values()), rows)
         for event in stored:
@@ -198,7 +199,7 @@ class Emitter:
 
     def first(self, job_id: str, draft: Draft, by: By) -> Event:
         """Return the first event of a new job, complete and checked, not appended."""
-        return self._make(Job(job_id=job_id), [draft], by)[0]
+        return self._make(Job(job_id=job_id), [draft], self._common(by))[0]
 
     def adopt(self, histories: Sequence[Sequence[Event]]) -> None:
         """Append the first events of new jobs, made by `first`, in one transaction; nothing when all of them are there.
@@ -223,7 +224,8 @@ class Emitter:
         """
         self._settle_first(job_ids)
         jobs = self.load_each(job_ids)
-        made = [(job, self._make(job, decide(job), by)) for job in jobs]
+        common = self._common(by)
+        made = [(job, self._make(job, decide(job), common)) for job in jobs]
         try:
             done = {change.job.job_id: change for change in self._append_all([one for one in made if one[1]])}
         except Conflict:
@@ -240,13 +242,15 @@ class Emitter:
             Whatever a `decide` raises that is no error of ours.
         """
         made: dict[str, tuple[Job, list[Event]]] = {}
+        commons: dict[By, dict[str, Any]] = {}  # mostly one for all
         for one in wanted if self.log.whole_calls else ():
             job_id = one.job_id
             if job_id not in made and job_id not in self._unsettled:
                 made[job_id] = Job(job_id), []
                 with suppress(JobEventsError):
                     job = self.cached(job_id) or self._refresh(job_id, None)
-                    made[job_id] = job, self._make(job, one.decide(job), one.by)
+                    common = commons.get(one.by) or commons.setdefault(one.by, self._common(one.by))
+                    made[job_id] = job, self._make(job, one.decide(job), common)
         try:
             done = {change.job.job_id: change for change in self._append_all([one for one in made.values() if one[1]])}
         except AppendUnknown:
@@ -269,21 +273,25 @@ class Emitter:
             changes.append(self._done(after, own))
         return changes
 
-    def _make(self, job: Job, drafts: Iterable[Draft], by: By) -> list[Event]:
-        """Complete the drafts and check each against the state that those before it lead to."""
+    def _make(self, job: Job, drafts: Iterable[Draft], common: Mapping[str, Any]) -> list[Event]:
+        """Complete the drafts, by what `_common` gives, and check each against the state that those before it lead to."""
         events: list[Event] = []
-        common: dict[str, Any] = {"at": self.clock()}  # Any: as the events' fields
-        if by.actor:
-            common["actor"] = boundary.clean_text(by.actor, boundary.NAME_LIMIT, "actor")
-        if by.reason:
-            common["reason"] = boundary.clean_text(by.reason, boundary.REASON_LIMIT, "reason")
-        if by.trace:
-            common["trace"] = boundary.clean_text(by.trace, boundary.NAME_LIMIT, "trace")
         for draft in drafts:
             event = draft(job_id=job.job_id, version=job.version + len(events) + 1, id=self._new_id(), **common)
             check(fold(events, job) if events else job, event)
             events.append(event)
         return events
+
+    def _common(self, by: By) -> dict[str, Any]:  # Any: as the events' fields
+        common: dict[str, Any] = {"at": self.clock()}
+        for name, text, limit in (
+            ("actor", by.actor, boundary.NAME_LIMIT),
+            ("reason", by.reason, boundary.REASON_LIMIT),
+            ("trace", by.trace, boundary.NAME_LIMIT),
+        ):
+            if text:
+                common[name] = boundary.clean_text(text, limit, name)
+        return common
 
     def _write(
         self,
@@ -334,15 +342,9 @@ class Emitter:
 
     def _settle_first(self, job_ids: Iterable[str]) -> None:
         """Find out what came of earlier appends to jobs before anything else is decided on them."""
-        if not self._unsettled:
-            return
-        for job_id in job_ids:
-            with self._lock:
-                tried = self._unsettled.get(job_id)
-            if tried is None:
-                continue
+        for job_id in job_ids if self._unsettled else ():
             try:
-                self._again(job_id, tried)
+                self.settle_own(job_id)
             except AppendUnknown as error:
                 raise Unavailable(
                     f"an earlier append is not known to be there, nothing was decided: {error}"

@@ -73,7 +73,6 @@ class Execution:
         self.definition = definition
         self.attempt = attempt
         self.began = began  # monotonic seconds
-        self.stopping = threading.Event()
         self.why: Stop | None = None
         self.asked = 0.0  # when it was asked to stop, monotonic seconds
         self.log = runlog.RunLog(attempt.log)
@@ -82,6 +81,10 @@ class Execution:
         self._has_ended = False
         self._cancel_task: Callable[[], None] | None = None
 
+    def is_stopping(self) -> bool:
+        """Tell whether the handler was asked to stop."""
+        return self.why is not None
+
     def ask(self, why: Stop, now: float) -> None:
         """Ask the handler to stop; the first reason counts."""
         with self._lock:
@@ -89,7 +92,6 @@ class Execution:
                 return
             self.why, self.asked = why, now
             cancel = self._cancel_task
-        self.stopping.set()
         if cancel is not None:
             cancel()
 
@@ -269,14 +271,16 @@ class Executor:
         policy = definition.logs or self._logs
         if not self._is_async(definition):
             execution.log.policy = policy
-            execution.context = JobContext(attempt, params, execution.log, execution.stopping, **options)
+            execution.context = JobContext(attempt, params, execution.log, execution.is_stopping, **options)
             return self._call_here(execution)
         with self._in_loop() as loop:
             send = loop.send
             execution.log = runlog.RunLog(
                 lambda message, **said: send(partial(attempt.log, message, **said)), policy=policy
             )
-            execution.context = AioJobContext(attempt, params, execution.log, execution.stopping, send=send, **options)
+            execution.context = AioJobContext(
+                attempt, params, execution.log, execution.is_stopping, send=send, **options
+            )
             try:
                 return loop.run(partial(self._call_here, execution), execution.on_task)
             finally:

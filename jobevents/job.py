@@ -219,7 +219,7 @@ def fold(events: Iterable[Event], job: Job | None = None, *, job_id: str = "") -
         folded.version = event.version
         folded.chain = event.chain
         if cls is not TransitionRefused:
-            touched = None if _tells_when(event) else event.at
+            touched = None if cls in _TELLING and _tells_when(event) else event.at
         if event.version == 1:
             folded.job_id = event.job_id
             folded.created_at = folded.created_at or event.at  # unless it was asserted
@@ -228,11 +228,14 @@ def fold(events: Iterable[Event], job: Job | None = None, *, job_id: str = "") -
     return folded
 
 
+_TELLING = frozenset({JobRecorded, JobImported})
+
+
 def _tells_when(event: Event) -> bool:
-    """Tell whether an event says itself when the job last changed."""
-    if isinstance(event, JobRecorded):
-        return event.run is not None and event.run.updated_at is not UNSET
-    return isinstance(event, JobImported)
+    """Tell whether an event of these types says itself when the job last changed."""
+    return isinstance(event, JobImported) or (
+        isinstance(event, JobRecorded) and event.run is not None and event.run.updated_at is not UNSET
+    )
 
 
 def _queued(job: Job, event: JobQueued) -> None:

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
+from lru import LRU
 from msgspec import UNSET
 
 from jobevents import boundary, commands, importing, pauses, records
@@ -24,7 +25,7 @@ from jobevents.inbox import Intake
 from jobevents.jobstore import LogJobStore
 from jobevents.limits import Limit
 from jobevents.pauses import Pause
-from jobevents.presence import Presence
+from jobevents.presence import IDLE_NAMES, Presence
 from jobevents.queue import LEASE_S as CLAIM_S
 from jobevents.queue import JobQueue
 from jobevents.reads import Reads, checked_id
@@ -101,6 +102,7 @@ class Jobs(Reads, Submits):
         self.presence = Presence(leases, clock=emitter.clock, counts=self.counts, lease_s=lease_s, monotonic=monotonic)
         self._reaper = Reaper(emitter, runs, self.presence, self.counts, blobs=blobs, prefix=prefix)
         self.presence.accompany(self._reaper.pulse)
+        self._workers: LRU[str, Worker] = LRU(IDLE_NAMES)
         self._intake: Intake | None = None
         if desk is not None and desk.inbox is not None:
             self._intake = Intake(emitter, desk.inbox, runs, self.counts, monotonic=monotonic)
@@ -196,16 +198,7 @@ class Jobs(Reads, Submits):
             patience: how to try again while the outcome cannot be recorded; without it, once.
         """
         return Attempt(
-            Worker(
-                emitter=self._emitter,
-                logs=self.run_logs,
-                counts=self.counts,
-                monotonic=self._monotonic,
-                scrub=self._scrub,
-                presence=self.presence,
-                pace=self._pace,
-                label=boundary.check_name("worker", worker or "", optional=True),
-            ),
+            self._workers.get(worker or "") or self._named(worker or ""),
             checked_id(job_id),
             terms=Terms(deadline_s, limits, if_due),
             on_unreadable=on_unreadable or self._on_unreadable,
@@ -213,6 +206,20 @@ class Jobs(Reads, Submits):
             retry_in=retry_in,
             patience=patience,
         )
+
+    def _named(self, label: str) -> Worker:
+        """Return what works under a name; the last few are kept, since a runner asks for each of its runs."""
+        worker = self._workers[label] = Worker(
+            emitter=self._emitter,
+            logs=self.run_logs,
+            counts=self.counts,
+            monotonic=self._monotonic,
+            scrub=self._scrub,
+            presence=self.presence,
+            pace=self._pace,
+            label=boundary.check_name("worker", label, optional=True),
+        )
+        return worker
 
     def reap(self) -> Reaped:
         """Give back the jobs of dead workers and those past their deadline, now: what every process that works does by itself.

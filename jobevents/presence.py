@@ -121,6 +121,9 @@ class Presence:
             Unavailable, PermissionDenied: it cannot be renewed, and nothing must be started under it.
         """
         life = self._life
+        known = life.names.get(label)
+        if known is not None and life.pulses and self.monotonic() - known.renewed <= self.lease_s / 2:
+            return
         with life.lock:
             if life.is_closed:
                 raise Unavailable("jobs are closed: they were closed in this process; connect again")

@@ -53,11 +53,12 @@ class Watch:
 
     def noticed(self, job: Job, events: Sequence[Event]) -> None:
         """Ask a handler to stop at once, whose cancel this process itself has written: an observer of Jobs."""
-        if any(isinstance(event, CancelRequested) for event in events):
-            with self._changed:
-                execution = self._under_way.get(job.job_id)
-            if execution is not None:
-                execution.ask(Stop.CANCEL, self._monotonic())
+        for event in events:
+            if type(event) is CancelRequested:
+                with self._changed:
+                    execution = self._under_way.get(job.job_id)
+                if execution is not None:
+                    execution.ask(Stop.CANCEL, self._monotonic())
 
     def ask_all(self, why: Stop) -> None:
         """Ask all handlers to stop."""
