@@ -177,11 +177,12 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
     chain: str
 
 
-def sealed(event: Event, chain: str) -> Sealed:
-    """Return an event as it goes into a recorder, after the event with `chain`: `encode`, `link` and `seal` in one call."""
+def sealed(event: Event, chain: str) -> tuple[Sealed, Event]:
+    """Return an event as a recorder takes it, and with its chain, after the event with `chain`: the hot way through the above."""
     body = _encode(_replace(event, chain="") if event.chain else event)
     chain = blake2b(_from_hex(chain) + body, digest_size=16).hexdigest()
-    return Sealed(event.job_id, event.version, type(event).__name__, body[:-1] + tail(chain), chain)
+    one = Sealed(event.job_id, event.version, type(event).__name__, body[:-1] + tail(chain), chain)
+    return one, _replace(event, chain=chain)
 
 
 class EventMapper(Mapper[str]):

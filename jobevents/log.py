@@ -31,7 +31,6 @@ from jobevents.events import Event
 from jobevents.job import Job
 from jobevents.limits import Limit
 
-_replace = msgspec.structs.replace
 _FEW = 50  # events of one job at a time: most have no more
 SCAN_BATCH = 500  # events a page of a scan: about 200 KiB
 
@@ -157,9 +156,8 @@ class EventLog:
             codec.Sealed(one.job_id, one.version, one.type, one.data, codec.unseal(one.data)[1]) for one in records
         ]
         follows = {job_id: head for job_id, head in heads.items() if head.version}
-        options = {"rows": rows, "limits": (), "follows": follows}
         try:
-            self.recorder.insert_events(sealed, **options)  # type: ignore[arg-type]  # has what is read
+            self.recorder.insert_events(sealed, rows=rows, follows=follows)  # type: ignore[arg-type]  # has what is read
         except IntegrityError as error:
             raise Conflict(f"another event is in the slot of one of {len(records)} error={error}") from error
         except PersistenceError as error:
@@ -173,7 +171,6 @@ class EventLog:
         stored: list[Event] = []
         follows: dict[str, Head] = {}
         known: dict[str, Head] = {}
-        is_one = len(events) == 1
         for event in events:
             job_id = event.job_id
             head = known.get(job_id)
@@ -183,13 +180,12 @@ class EventLog:
                     head = self._head_before(event)
                 if head.version:
                     follows[job_id] = head
-            last, chain = head
-            if event.version != last + 1:
-                raise InvalidValue(f"version leaves a hole job_id={job_id} version={event.version} expected={last + 1}")
-            one = codec.sealed(event, chain)
+            if event.version != head.version + 1:
+                raise InvalidValue(f"version leaves a hole job_id={job_id} found={event.version} after={head.version}")
+            one, kept = codec.sealed(event, head.chain)
             sealed.append(one)
-            stored.append(_replace(event, chain=one.chain))
-            if not is_one:
+            stored.append(kept)
+            if len(events) > 1:
                 known[job_id] = Head(event.version, one.chain)
         return sealed, stored, follows
 

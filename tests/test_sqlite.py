@@ -21,7 +21,7 @@ import pytest
 from eventsourcing.persistence import IntegrityError
 
 from jobevents import errors
-from jobevents.backends import sqlitefile, sqliteschema, wake
+from jobevents.backends import sqliteschema, sqlitewal, wake
 from jobevents.backends.sql import Tables, time_text
 from jobevents.backends.sqlite import SqliteRecorder, ddl, migrate
 from jobevents.backends.sqliteerrors import translate
@@ -944,8 +944,8 @@ def test_names_of_tables_have_defaults() -> None:
 
 def test_log_beside_the_file_is_bounded(path: Path, recorder: SqliteRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads that overlap without a pause keep SQLite from beginning its log anew: it is emptied all the same."""
-    monkeypatch.setattr(sqlitefile, "_LOG_BYTES", 2**20)
-    monkeypatch.setattr(sqlitefile, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(sqlitewal, "_LOG_BYTES", 2**20)
+    monkeypatch.setattr(sqlitewal, "_EVERY_S", 0.0)
     log, done, sizes = path.with_name("jobs.db-wal"), threading.Event(), []
     slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT count(*) FROM n, job_schema"
 
@@ -967,7 +967,7 @@ def test_log_beside_the_file_is_bounded(path: Path, recorder: SqliteRecorder, mo
 
 def test_log_that_is_read_for_long_stays(path: Path, recorder: SqliteRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read that does not end costs the writers one wait, not one for each look at the log."""
-    monkeypatch.setattr(sqlitefile, "_LOG_BYTES", 0)
+    monkeypatch.setattr(sqlitewal, "_LOG_BYTES", 0)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM job_schema").fetchall()

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from jobevents.backends import forks
 from jobevents.backends.groupcommit import Call, GroupCommit
 from jobevents.backends.sqliteerrors import BUSY, CANTOPEN, CONSTRAINT, READONLY, primary_code, translate
+from jobevents.backends.sqlitewal import WriteAheadLog
 from jobevents.errors import JobEventsError, Misconfigured, Unavailable
 
 T = TypeVar("T")
@@ -30,12 +31,6 @@ LOCK_TIMEOUT_S: Final = 30.0  # how long a writer waits for those of other proce
 _TRY_AGAIN_S: Final = (0.0005, 0.002)  # about as long as another process's transaction takes
 _IDLE_LIMIT: Final = 8  # reading connections kept open: more threads open and close their own
 _FORK_WAIT_S: Final = 5.0  # how long a fork waits for transactions under way
-_LOG_BYTES: Final = (
-    64 * 1024 * 1024
-)  # of the write-ahead log: SQLite's own checkpoints hold it at 4 MB while no reads overlap
-_LOG_LOOK: Final = 64  # commits between two looks at its size: 2 us each
-_LOG_WAIT_MS: Final = 200  # how long writers wait for the reads under way when it is emptied
-_LOG_EVERY_S: Final = 10.0  # between two tries, where a read goes on for longer than that
 _INHERITED: list[sqlite3.Connection] = []  # a parent's connections that a child must neither use nor close
 
 
@@ -112,8 +107,7 @@ class SqliteFile:
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None  # of the writer, for all its transactions: making one costs 1 us
         self._writer_of: _Identity = None
-        self._commits = 0
-        self._empty_log_at = 0.0  # not before; monotonic
+        self._log = WriteAheadLog(self.path)
         self._pool = threading.Condition(threading.Lock())
         self._idle: list[_Reader] = []
         self._lent = 0
@@ -174,7 +168,8 @@ class SqliteFile:
                 if not is_done or self._in_transaction():  # else it is an interrupt after the commit
                     self._undo(error)
                 raise
-            self._count_commit()
+            if not self._log.limit(cursor.connection):
+                self._drop_writer()
         return result
 
     def close(self) -> None:
@@ -314,42 +309,14 @@ class SqliteFile:
                 return
             lost = self._transact(group)
             if lost is None:
-                self._count_commit()
+                if self._writer is not None and not self._log.limit(self._writer):
+                    self._drop_writer()
                 return
             for call in group:
                 # Alone, the call that broke the common transaction cannot fail the others. No call waits for a lock twice.
                 error = lost if len(group) == 1 or primary_code(lost) == BUSY else self._transact([call])
                 if error is not None:
                     call.settle(error=error)
-
-    def _count_commit(self) -> None:
-        self._commits += 1
-        if self._commits % _LOG_LOOK == 0:
-            self._limit_log()
-
-    def _limit_log(self) -> None:
-        """Empty the write-ahead log when it is too long.
-
-        SQLite begins it anew only at a moment without a reader: where reads overlap all the time it grows for ever. A
-        checkpoint that holds the writers up leads new readers to the file itself, and has only those under way to wait for.
-        """
-        now = time.monotonic()
-        if self._writer is None or now < self._empty_log_at:
-            return
-        try:
-            if os.stat(f"{self._name}-wal").st_size <= _LOG_BYTES:  # noqa: PTH116  # as in _identify
-                return
-            self._writer.execute(f"PRAGMA busy_timeout = {_LOG_WAIT_MS}")
-            try:
-                is_read = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-                self._empty_log_at = now + _LOG_EVERY_S if is_read else now
-            finally:
-                self._writer.execute("PRAGMA busy_timeout = 0")
-        except (
-            OSError,
-            sqlite3.Error,
-        ):  # what was committed is kept all the same; the next transaction meets the trouble
-            self._drop_writer()
 
     def _transact(self, group: list[Call]) -> sqlite3.Error | None:
         """Commit the group in one transaction and settle every call; or settle none and return why it was lost."""

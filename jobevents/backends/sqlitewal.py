@@ -1,0 +1,49 @@
+"""The write-ahead log beside an SQLite file, held within bounds where reads never pause."""
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+_LOG_BYTES: Final = 64 * 1024 * 1024  # SQLite's own checkpoints hold it at 4 MB while no reads overlap
+_LOOK: Final = 64  # commits between two looks at its size: 2 us each
+_WAIT_MS: Final = 200  # how long writers wait for the reads under way when it is emptied
+_EVERY_S: Final = 10.0  # between two tries, where a read goes on for longer than that
+
+
+class WriteAheadLog:
+    """Looked at by the one thread that commits."""
+
+    def __init__(self, path: Path) -> None:
+        """Look at that of the database at a path."""
+        self._name = f"{path}-wal"
+        self._commits = 0
+        self._empty_at = 0.0  # not before; monotonic
+
+    def limit(self, writer: sqlite3.Connection) -> bool:
+        """Empty it when it is too long, after a commit; False: the connection had trouble, and should be let go.
+
+        SQLite begins it anew only at a moment without a reader: where reads overlap all the time it grows for ever. A
+        checkpoint that holds the writers up leads new readers to the file itself, and has only those under way to wait for.
+        """
+        self._commits += 1
+        if self._commits % _LOOK or time.monotonic() < self._empty_at:
+            return True
+        try:
+            if os.stat(self._name).st_size > _LOG_BYTES:  # noqa: PTH116  # a third of the time of Path.stat
+                self._empty(writer)
+        except (
+            OSError,
+            sqlite3.Error,
+        ):  # what was committed is kept all the same; the next transaction meets the trouble
+            return False
+        return True
+
+    def _empty(self, writer: sqlite3.Connection) -> None:
+        writer.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+        try:
+            is_read = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            self._empty_at = time.monotonic() + _EVERY_S if is_read else 0.0
+        finally:
+            writer.execute("PRAGMA busy_timeout = 0")
