@@ -253,21 +253,20 @@ def test_strangers_are_told_nothing_of_the_store(error: type[Exception], caplog:
     assert "db.internal" in caplog.text
 
 
-def test_a_caller_who_leaves_while_sending_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is done, and nothing is logged as a failure."""
+def sending(said: list[Any], *, http: str = "1.1", **options: Any) -> list[Any]:
+    """Send an app the parts of a command's body; return what it sends. After the last part nothing comes any more."""
     sent: list[Any] = []
-    said = [{"type": "http.request", "body": b'{"name": "ren', "more_body": True}, {"type": "http.disconnect"}]
 
     async def receive() -> Any:
-        return said.pop(0)
+        return said.pop(0) if said else await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message)
 
     with connect("memory://") as jobs:
-        app = create_app(jobs)
         scope = {
             "type": "http",
+            "http_version": http,
             "method": "POST",
             "path": "/api/jobs",
             "raw_path": b"/api/jobs",
@@ -275,11 +274,29 @@ def test_a_caller_who_leaves_while_sending_is_no_failure(caplog: pytest.LogCaptu
             "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
             "client": ("127.0.0.1", 1),
         }
-        asyncio.run(app(scope, receive, send))
+        asyncio.run(create_app(jobs, **options)(scope, receive, send))
         assert not list(jobs.log.scan())
+    return sent
+
+
+def test_a_caller_who_leaves_while_sending_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is done, and nothing is logged as a failure."""
+    part = {"type": "http.request", "body": b'{"name": "ren', "more_body": True}
+
+    sent = sending([part, {"type": "http.disconnect"}])
 
     assert "failed" not in caplog.text
     assert 499 == sent[0]["status"]
+
+
+@pytest.mark.parametrize(("http", "is_closed"), [("1.1", True), ("2", False)])
+@pytest.mark.parametrize(("body", "status"), [(b"{", 408), (b" " * 300_000, 413)])
+def test_what_is_left_of_a_refused_body(body: bytes, status: int, http: str, is_closed: bool) -> None:
+    """It is not waited for: the connection ends, where it has no other requests, as HTTP/2 has, which knows no such header."""
+    sent = sending([{"type": "http.request", "body": body, "more_body": True}], http=http, body_s=0.01)
+
+    assert status == sent[0]["status"]
+    assert is_closed == ((b"connection", b"close") in sent[0]["headers"])
 
 
 def test_the_command_makes_a_token_and_its_line(jobevents: CommandLine) -> None:

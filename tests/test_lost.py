@@ -94,6 +94,21 @@ def test_what_was_found_well_is_believed_for_a_moment(workers: Machine) -> None:
     assert [job_id] == list(seen[1])
 
 
+def test_on_a_log_of_objects(tmp_path: Path) -> None:
+    """A worker of another process, whose lease is gone, is told of there too; nobody knows since when."""
+    url = f"file://{tmp_path}/log"
+    with connect(url) as first, connect(url) as watcher:
+        job_id = begin(first)
+        before = Losses(watcher).of(watcher.job(job_id))
+        first.presence.leases.drop(first.job(job_id).worker)
+
+        found = Losses(watcher).of(watcher.job(job_id))
+
+    assert before is None
+    assert found is not None
+    assert (True, None, "worker lost") == (found.is_certain, found.since, found.text)
+
+
 class Shut(MemoryLeases):
     """Leases that cannot be looked at."""
 

@@ -202,6 +202,8 @@ class _Server:
             if route.role is None and refusal.status >= 500 and isinstance(error, JobEventsError):
                 logger.warning("not well route=%s error=%s", route.name, error)
                 refusal = refusal._replace(problem=msgspec.structs.replace(refusal.problem, why=_NOT_TOLD))
+            if refusal.status in (408, 413) and request.scope.get("http_version", "").startswith("1"):
+                refusal.headers["Connection"] = "close"  # what is still to come of the body is not waited for
             return self._refused(route, request, refusal, began)
 
     async def _reply(self, route: Route, request: Request) -> Reply:

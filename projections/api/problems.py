@@ -107,8 +107,6 @@ def refusal_of(error: BaseException) -> Refusal:
     headers = {"Retry-After": str(RETRY_AFTER_S)} if kind.status in (412, 503) else {}
     if kind.status == 429:
         headers["Retry-After"] = "60"
-    if kind.status in (408, 413):  # what is still to come of the body is not waited for
-        headers["Connection"] = "close"
     if isinstance(error, NotIdentified):
         headers["WWW-Authenticate"] = error.challenge
     return Refusal(kind.status, Problem(kind.error, kind.code, why, kind.remedy), headers)
