@@ -89,8 +89,9 @@ def _beside(jobs: Jobs, views: list[str], as_json: bool) -> None:
         kept = wiring_builds.build_beside(
             jobs, views, on_progress=lambda position, head: bar.update(reading, completed=position, total=head)
         )
+    at = f"at event {kept.position:,} of the log" if jobs.log.ordered else "with all that is in the log"
     told = (
-        f"build {kept.build} stands beside the live views, at event {kept.position:,} of the log\n"
+        f"build {kept.build} stands beside the live views, {at}\n"
         f"what differs:     jobevents diff live {kept.build}\n"
         f"to swap it in:    jobevents rebuild --promote {kept.build}\n"
         f"to remove it:     jobevents rebuild --drop {kept.build}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jobevents import boundary, wiring_bus, wiring_dispatch
@@ -185,20 +186,19 @@ def rebuild(
         threads: reads and writes of blobs under way at once: what hides a bucket's latency.
 
     Raises:
-        Misconfigured: there is no such view, or the log has not one sequence; or newer code has written the live index.
+        Misconfigured: there is no such view; or newer code has written the live index.
         Unavailable, PermissionDenied, Corrupt: what the log or the store says; the live views are as good as before.
         Conflict: the live index is written all the time, or another rebuild came first.
     """
-    from projections.positions import TrackedPositions
     from projections.rebuild import MemoryPositions, build_name
 
     names = names or VIEWS
     positions = MemoryPositions()
     with builder(jobs, build_name(jobs.emitter.clock()), threads) as made:
-        views = [view(jobs, name, positions, prefix=made.root, live=False, threads=threads) for name in names]
+        views = [view(jobs, name, positions, prefix=made.root, live=False, made_by=made) for name in names]
         made.project(views, on_progress)
         if "status" in names:
-            made.swap_statuses(TrackedPositions(tracker(jobs)), on_swapped)
+            made.swap_statuses(wiring_bus.live_positions(jobs), on_swapped)
         if "index" in names:
             made.swap_index()
         return made.finish()
@@ -210,7 +210,7 @@ def roll_back(jobs: "Jobs", build: str, *, threads: int = 16) -> int:
     Raises:
         InvalidValue: no build has such a name.
         NotFound: there is no such build, or a later one has taken its place.
-        Misconfigured: the log has not one sequence; or newer code has written the live index.
+        Misconfigured: newer code has written the live index.
         Unavailable, PermissionDenied, Corrupt: what the log or the store says; the same may be asked for again.
         Conflict: the live index is written all the time, or another rebuild came first.
     """
@@ -224,10 +224,14 @@ def builder(jobs: "Jobs", build: str, threads: int) -> "Builder":
     """Return what makes the build of a name, or takes one back; close it.
 
     Raises:
-        InvalidValue: no build has such a name. Misconfigured: the log has not one sequence.
+        InvalidValue: no build has such a name.
     """
     from projections.rebuild import Builder
 
+    if not jobs.log.ordered:
+        kept = archive(jobs)
+        everything = partial(kept.histories, jobs.log) if kept else jobs.log.by_job
+        return wiring_bus.builder(jobs, build, threads, everything=everything)
     return Builder(jobs.emitter, tracker(jobs), jobs.blobs, jobs.prefix, build, threads=threads)
 
 
@@ -246,7 +250,7 @@ def tracker(jobs: "Jobs") -> "Follower":
 
 
 def view(
-    jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live: bool = True, threads: int = 16
+    jobs: "Jobs", name: str, positions: "Positions", *, prefix: str, live: bool = True, made_by: "Builder | None" = None
 ) -> "View":
     """Return a view kept below a prefix; one that is not live adopts nothing, as there is nothing foreign in it."""
     match name:
@@ -261,14 +265,17 @@ def view(
                 adopt=Adoption(jobs.emitter) if live else None,
                 adopt_deletes=live and jobs.adopt_deletes,
                 counts=jobs.counts,
-                threads=threads,
+                threads=made_by.threads if made_by else 16,
+                told=made_by.told_by() if made_by else None,
             )
             jobs.at_close(made.close)
             return made
         case "index":
             from projections.indexview import IndexView
+            from projections.unplaced import UnplacedIndex
 
-            return IndexView(jobs.blobs, prefix)
+            index = IndexView(jobs.blobs, prefix)
+            return index if jobs.log.ordered else UnplacedIndex(index)
         case _:
             raise Misconfigured(f"no such view name={name!r}; use one of {', '.join(VIEWS)}")
 

@@ -1,15 +1,14 @@
 """Builds that stand beside the live views until they are promoted, and views mended where a verification found them wrong."""
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jobevents import wiring
+from jobevents import wiring, wiring_bus
 from jobevents.errors import InvalidValue
 
 if TYPE_CHECKING:
     from jobevents.jobs import Jobs
-    from projections.rebuild import Builder, Kept, Rebuilt
+    from projections.rebuild import Kept, Rebuilt
     from projections.verify import Report
 
 
@@ -26,7 +25,7 @@ def build_beside(
         on_progress: called with (position, head of the log).
 
     Raises:
-        Misconfigured: there is no such view, or the log has not one sequence.
+        Misconfigured: there is no such view.
         Unavailable, PermissionDenied, Corrupt: what the log or the store says.
     """
     from projections.rebuild import MemoryPositions, build_name
@@ -34,7 +33,7 @@ def build_beside(
     now, positions = jobs.emitter.clock(), MemoryPositions()
     names = list(names or wiring.VIEWS)
     with wiring.builder(jobs, build_name(now), threads) as made:
-        views = [wiring.view(jobs, name, positions, prefix=made.root, live=False, threads=threads) for name in names]
+        views = [wiring.view(jobs, name, positions, prefix=made.root, live=False, made_by=made) for name in names]
         made.project(views, on_progress)
         return made.keep(names, now)
 
@@ -56,18 +55,15 @@ def promote(
         InvalidValue: no build has such a name. NotFound: there is no such build any more.
         Misconfigured, Unavailable, PermissionDenied, Corrupt, Conflict: as `wiring.rebuild`.
     """
-    from projections.positions import TrackedPositions
     from projections.rebuild import MemoryPositions
 
     with wiring.builder(jobs, build, threads) as made:
         kept = made.kept()
         positions = MemoryPositions(dict.fromkeys(kept.views, kept.position))
-        views = [
-            wiring.view(jobs, name, positions, prefix=made.root, live=False, threads=threads) for name in kept.views
-        ]
+        views = [wiring.view(jobs, name, positions, prefix=made.root, live=False, made_by=made) for name in kept.views]
         made.project(views, on_progress)
         if "status" in kept.views:
-            made.swap_statuses(TrackedPositions(wiring.tracker(jobs)), on_swapped)
+            made.swap_statuses(wiring_bus.live_positions(jobs), on_swapped)
         if "index" in kept.views:
             made.swap_index()
         return made.finish()
@@ -88,7 +84,7 @@ def mend(jobs: "Jobs", report: "Report", *, threads: int = 16) -> "Rebuilt":
     """Make anew the statuses and the index that a verification found to be other than the log says, and these alone.
 
     What they say is built beside the live ones and swapped in as by a rebuild: nothing newer is replaced, `wiring.roll_back`
-    undoes it, where the log has one order. Left alone is what puts the log itself in doubt: the status of a job whose history
+    undoes it. Left alone is what puts the log itself in doubt: the status of a job whose history
     is not right, one that is ahead of the log or was made from another history, and the index of a log with any flaw.
 
     Raises:
@@ -99,37 +95,18 @@ def mend(jobs: "Jobs", report: "Report", *, threads: int = 16) -> "Rebuilt":
     from projections.verify import mendable
 
     found = mendable(report)
-    has_index = found.index and jobs.log.ordered
-    if found.all_statuses and jobs.log.ordered:
-        return wiring.rebuild(jobs, wiring.VIEWS if has_index else ["status"], threads=threads)
-    if not found.job_ids and not has_index:
-        kept = "only its projector writes the index of this log" if found.index else "it comes right by itself"
-        raise InvalidValue(f"no view can be mended: what is wrong puts the log itself in doubt, or {kept}")
-    with _builder(jobs, build_name(jobs.emitter.clock()), threads) as made:
-        if has_index:
+    if found.all_statuses:
+        return wiring.rebuild(jobs, wiring.VIEWS if found.index else ["status"], threads=threads)
+    if not found.job_ids and not found.index:
+        raise InvalidValue(
+            "no view can be mended: what is wrong puts the log itself in doubt, or it comes right by itself"
+        )
+    with wiring.builder(jobs, build_name(jobs.emitter.clock()), threads) as made:
+        if found.index:
             made.project([wiring.view(jobs, "index", MemoryPositions(), prefix=made.root, live=False)])
         if found.job_ids:
             made.place(found.job_ids)
             made.swap_some(found.job_ids)
-        if has_index:
+        if found.index:
             made.swap_index()
         return made.finish()
-
-
-def _builder(jobs: "Jobs", build: str, threads: int) -> "Builder":
-    """Return what swaps single statuses of any log; whole views it builds only of a log that a projector can follow."""
-    from projections.rebuild import Builder
-
-    if jobs.log.ordered:
-        return wiring.builder(jobs, build, threads)
-    return Builder(jobs.emitter, _Silent(), jobs.blobs, jobs.prefix, build, threads=threads)
-
-
-class _Silent:
-    """The alarm of a log that nothing follows here."""
-
-    def listen(self, event: threading.Event) -> None:
-        """Never set it."""
-
-    def unlisten(self, event: threading.Event) -> None:
-        """Nothing holds it."""

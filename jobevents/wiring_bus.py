@@ -9,16 +9,19 @@ from jobevents.errors import Misconfigured
 from jobevents.workers import identity, new_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jobevents.bus import Bus, Publisher
     from jobevents.events import Event
     from jobevents.job import Job
     from jobevents.jobs import Jobs
+    from jobevents.log import Record
     from jobevents.relay import Relay
     from jobevents.telemetry import Counts
+    from projections.positions import Positions
     from projections.service import ProjectorService
     from projections.sweeper import Terms
+    from projections.unplacedbuild import UnplacedBuilder
 
 SCHEME = "pubsub://"
 UNTOLD_ROTATION_S = 60.0  # in which all of a log is listed that has no bus: new jobs are found by nothing else
@@ -215,6 +218,43 @@ def service(
         )
     made = ProjectorService(projector, inflow, sweeper, hints, counts=counts)
     return made
+
+
+def builder(
+    jobs: "Jobs", build: str, threads: int, *, everything: "Callable[[], Iterator[Record]]"
+) -> "UnplacedBuilder":
+    """Return what makes builds over a log without one sequence; close it.
+
+    Args:
+        everything: reads all histories from wherever that is cheapest.
+
+    Raises:
+        InvalidValue: no build has such a name.
+    """
+    from projections.arrears import Arrears
+    from projections.indexview import IndexView
+    from projections.unplaced import UnplacedIndex
+    from projections.unplacedbuild import UnplacedBuilder
+
+    return UnplacedBuilder(
+        jobs.emitter,
+        jobs.blobs,
+        jobs.prefix,
+        build,
+        everything=everything,
+        live_index=lambda: UnplacedIndex(IndexView(jobs.blobs, jobs.prefix)),
+        arrears=Arrears(None, jobs.log, jobs.blobs, jobs.prefix, counts=jobs.counts) if jobs.bus else None,
+        threads=threads,
+    )
+
+
+def live_positions(jobs: "Jobs") -> "Positions":
+    """Return where the positions of live views are kept; of a log without one sequence they are each process's own."""
+    from projections.positions import TrackedPositions, Tracker
+    from projections.rebuild import MemoryPositions
+
+    recorder = jobs.log.recorder
+    return TrackedPositions(recorder) if jobs.log.ordered and isinstance(recorder, Tracker) else MemoryPositions()
 
 
 class _Direct:

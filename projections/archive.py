@@ -7,12 +7,10 @@ and made again. On a log of objects it is what makes reading all of history chea
 """
 
 import heapq
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC
 from hashlib import blake2b
 from itertools import groupby
-from typing import Self
 
 import msgspec
 
@@ -22,6 +20,7 @@ from jobevents.job import fold
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog, Record
 from projections.folding import read
+from projections.heights import Heights
 from projections.segments import Segment, describe, digest_of, heads, pack, unpack
 
 SEGMENT_EVENTS = 50_000  # at which segments are written: some 20 MB in memory, 3 MB packed
@@ -108,7 +107,7 @@ class Archive:
             Conflict: others archive all the time. Unavailable, PermissionDenied, Corrupt: what a store says.
         """
         done = Archived()
-        with _Heads() as known:
+        with Heights() as known:
             for segment in self.segments():
                 known.add(heads(self._get(self._root + segment.name), segment.name))
             waiting: list[Record] = []
@@ -222,7 +221,7 @@ class Archive:
         Raises:
             Unavailable, PermissionDenied, Corrupt: what the stores say.
         """
-        with _Heads() as known:
+        with Heights() as known:
             segments = self.segments()
             for segment in segments:
                 known.add(heads(self._get(self._root + segment.name), segment.name))
@@ -277,33 +276,6 @@ def histories(jobs: Jobs) -> Iterator[Record]:
     if jobs.log.ordered:
         return jobs.log.by_job()
     return Archive(jobs.blobs, jobs.prefix).histories(jobs.log)
-
-
-class _Heads:
-    """How far each job is archived, on disk, so that memory does not grow with history."""
-
-    def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None)  # "": a file of SQLite's own, removed when it is closed
-        self._file.executescript(
-            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -16384;"
-            "CREATE TABLE heads (job_id TEXT PRIMARY KEY, version INTEGER) WITHOUT ROWID; BEGIN;"
-        )
-
-    def add(self, found: dict[str, int]) -> None:
-        """Enter jobs and versions; the highest version counts."""
-        put = "INSERT INTO heads VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET version = max(version, excluded.version)"
-        self._file.executemany(put, found.items())
-
-    def version(self, job_id: str) -> int:
-        """Return up to which version a job is archived; 0: it is not."""
-        found = self._file.execute("SELECT version FROM heads WHERE job_id = ?", (job_id,)).fetchone()
-        return found[0] if found else 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
 
 def _by_date(records: Iterable[Record]) -> dict[str, list[Record]]:

@@ -25,7 +25,7 @@ from projections.inflow import JobLog
 logger = logging.getLogger(__name__)
 
 
-class _Owed(msgspec.Struct, frozen=True):
+class Owed(msgspec.Struct, frozen=True):
     """Events of one job that were not published."""
 
     job: str
@@ -38,7 +38,7 @@ class Arrears:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: Publisher | None,
         log: JobLog,
         blobs: Blobs,
         prefix: str = "",
@@ -46,6 +46,11 @@ class Arrears:
         counts: Counts,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Say nothing yet.
+
+        Args:
+            publisher: None: all is written down as owed, for those who publish.
+        """
         self._publisher = publisher
         self._log = log
         self._blobs = blobs
@@ -65,10 +70,17 @@ class Arrears:
         """
         if self._monotonic() >= self._retry_at and self._deliver(records):
             return
-        owed = [_Owed(records[0].job_id, records[0].version - 1, records[-1].version)]
+        self.owe([Owed(records[0].job_id, records[0].version - 1, records[-1].version)])
+        self._counts.add("publish_owed", len(records))
+
+    def owe(self, owed: Sequence[Owed]) -> None:
+        """Write down that events of jobs are owed. One write.
+
+        Raises:
+            Unavailable, PermissionDenied: what the store says; nothing may be saved of them.
+        """
         name = f"{self._root}{os.urandom(8).hex()}.json"
         self._blobs.put(name, msgspec.json.encode(owed), if_generation=ABSENT, content_type="application/json")
-        self._counts.add("publish_owed", len(records))
 
     def settle(self, job_id: str) -> None:
         """Write down that everything of a deleted job is published, or owed. One write.
@@ -122,6 +134,8 @@ class Arrears:
         return paid
 
     def _deliver(self, records: Sequence[Record]) -> bool:
+        if self._publisher is None:
+            return False
         try:
             self._publisher.deliver([notice(one.job_id, one.version, one.type, one.data) for one in records])
         except JobEventsError as error:
@@ -131,9 +145,9 @@ class Arrears:
         return True
 
 
-def _read(data: bytes, name: str) -> list[_Owed]:
+def _read(data: bytes, name: str) -> list[Owed]:
     try:
-        return msgspec.json.decode(data, type=list[_Owed])
+        return msgspec.json.decode(data, type=list[Owed])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise Corrupt(
             f"note of what is owed cannot be read name={name} error={error}; remove or mend the blob"

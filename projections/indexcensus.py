@@ -40,6 +40,14 @@ class IndexCensus:
         for state in UNFINISHED:
             yield from self._sequence(state)
 
+    def everything(self) -> Iterator[tuple[str, int]]:
+        """Yield (job id, version) of every job, as of now; one may come twice.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt: what the store says.
+        """
+        yield from self._sequence(ALL)
+
     def versions(self, part: str) -> Mapping[str, int]:
         """Return the version of every job of a part, by id; as of an hour ago at most.
 

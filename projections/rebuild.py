@@ -59,7 +59,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     build: str
     views: list[str]  # which of them it has
-    position: int  # place in the log that it reaches
+    position: int  # place in the log that it reaches; 0 where the log has none
     made_at: Instant
 
 
@@ -103,8 +103,13 @@ class Builder:
         self._below = f"{prefix}/" if prefix else ""
         self.root = f"{self._below}rebuild/{build}"  # prefix of the build's views
         self.before = f"{self.root}/before"  # prefix of what they replaced
+        self.threads = threads
         self._bulk = Bulk(blobs, threads)
         self._report = Rebuilt(build=build)
+
+    def told_by(self) -> Callable[[str], int] | None:
+        """Return what says up to which of a job's events each is on a bus, or owed to it; None where that is said elsewhere."""
+        return None
 
     def project(self, views: Sequence[View], on_progress: Callable[[int, int], None] = lambda _, __: None) -> None:
         """Project the whole log into `views`, made below `root`, until they reach its end as it is when they get there.
