@@ -63,12 +63,11 @@ class Record(msgspec.Struct, frozen=True):
         return codec.decode(self.data)
 
 
-COLUMNS: Final = ("job_id", "version", "type", "data")
-"""What a stored event is, beside its cursor."""
-
+COLUMNS: Final = ("job_id", "version", "type", "data")  # what a stored event is, beside its cursor
 _NOTED = dict(zip(COLUMNS, ("originator_id", "originator_version", "topic", "state"), strict=True))
 
-SelectColumns: TypeAlias = Callable[[int, int, Sequence[str]], Sequence[Sequence[Any]]]
+Columns: TypeAlias = Sequence[Sequence[Any]]
+SelectColumns: TypeAlias = Callable[[int, int, Sequence[str]], Columns]
 """(position, limit, some of COLUMNS) -> of the events after it in commit order the cursors, as numbers, and these columns."""
 
 IterByJob: TypeAlias = Callable[[str, int], Iterator[Record]]
@@ -318,15 +317,11 @@ class EventLog:
             return self.read_raw(job_id)
         return list(takewhile(lambda one: one.job_id == job_id, self.by_job(job_id, batch=_FEW)))
 
-    def columns(
-        self, names: Sequence[str], *, until: int, batch: int = SCAN_BATCH
-    ) -> Iterator[Sequence[Sequence[Any]]]:
+    def columns(self, names: Sequence[str], *, until: int, batch: int = SCAN_BATCH) -> Iterator[Columns]:
         """Yield batches of the events up to a cursor, in commit order: their cursors as numbers, then each of these COLUMNS.
 
         What is not asked for is not read, where the recorder can do that; no object is made for an event.
-
-        Raises:
-            Misconfigured: the log is not `ordered`. Unavailable, PermissionDenied, Corrupt: what the store says.
+        Raises Misconfigured if the log is not `ordered`, and what the store says.
         """
         position = 0
         while position < until:
@@ -341,7 +336,7 @@ class EventLog:
         found = self._columns(position, want, COLUMNS)
         return list(map(Record, map(str, found[0]), *found[1:])) if found else []
 
-    def _columns(self, position: int, want: int, names: Sequence[str]) -> Sequence[Sequence[Any]]:
+    def _columns(self, position: int, want: int, names: Sequence[str]) -> Columns:
         try:
             if self._select_columns is not None:
                 return self._select_columns(position, want, names)
