@@ -26,7 +26,7 @@ LINE_LIMIT: Final = 8 * 1024
 ERROR_LIMIT: Final = 16 * 1024
 TRACEBACK_LIMIT: Final = 32 * 1024
 
-_NAMED = 8  # names that a hint lists, where none is near
+_NAMED = 12  # names that a hint lists, where none is near
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _SECRET = re.compile(

@@ -134,9 +134,9 @@ def demo_command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the dashboard listens, for this machine.")] = 8765,
     as_json: AsJson = False,
 ) -> None:
-    """Run a real job for each file under PATH, embedded, and check every promise; then go on, to be watched, until Ctrl-C.
+    """Run a real job for each file under PATH and check every promise; then go on, to be watched in a browser, until Ctrl-C.
 
-    Exit 0 only if all held.
+    Exit 0 only if all promises held.
     """
     files = demo.files_under(path or Path(__file__).parent)
     kept = directory or Path(tempfile.mkdtemp(prefix="jobevents-demo-"))
@@ -309,7 +309,7 @@ def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as
 
 @app.command()
 def retry(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
-    """Queue a failed job for another try."""
+    """Give a failed job one more try. (What has succeeded or was canceled is run again by rerun.)"""
     with open_jobs(url, delivers=True) as jobs:
         jobs.retry(job_id, actor=actor, reason=reason)
     console.answer({"job_id": job_id}, f"{job_id}: queued", as_json)
@@ -324,7 +324,7 @@ def rerun(
     reason: Reason = "",
     as_json: AsJson = False,
 ) -> None:
-    """Run a finished job again."""
+    """Run a job again that has ended, however it did, from its first try. (A failed one may also be given one more: retry.)"""
     with open_jobs(url, delivers=True) as jobs:
         queued = jobs.rerun(job_id, as_new=as_new, actor=actor, reason=reason)
     console.answer({"job_id": queued}, f"{queued}: queued", as_json)
@@ -369,13 +369,14 @@ def migrate(
     url: Url,
     show_ddl: Annotated[bool, typer.Option("--print", help="Print the DDL, to own it; change nothing.")] = False,
 ) -> None:
-    """Bring the tables to this version's schema; safe to repeat, and never done unasked."""
+    """Make the tables of a new log, or bring those of an older version to this one's schema; safe to repeat."""
     if show_ddl:
         sys.stdout.write(wiring.ddl(url))
     else:
         steps = wiring.migrate(url)
-        applied = f"applied schema steps {', '.join(map(str, steps))}" if steps else ""
-        console.note(applied or "nothing to do: the tables have this version's schema", to_err=True)
+        applied = f"applied schema steps {', '.join(map(str, steps))}"
+        told = f"the log is new, and ready; {applied}" if 1 in steps else applied
+        console.note(told if steps else "nothing to do: the tables have this version's schema", to_err=True)
 
 
 @app.command("doctor")

@@ -38,15 +38,20 @@ def rebuild(
         ),
     ] = False,
     promote: Annotated[
-        str | None, typer.Option("--promote", help="Bring the build of this name up to date, and swap it in.")
+        str | None,
+        typer.Option(
+            "--promote",
+            help="Take this build, which --beside left: first build on until it has all events of the log, then swap it in.",
+        ),
     ] = None,
     drop: Annotated[
         str | None, typer.Option("--drop", help="Remove the build of this name, which was left beside.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build the views from the log beside the live ones, then swap: what differs is replaced, what the log does not know goes.
+    """Build the views (each job's status.json, the index) anew from the log beside the live ones, then swap them in.
 
+    What differs is replaced, and what the log does not know goes.
     Workers and projectors may go on meanwhile; nothing newer is replaced.
     Exit 1 when a job could not be folded.
     """

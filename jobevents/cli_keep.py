@@ -147,16 +147,16 @@ def purge(
         str,
         typer.Argument(metavar="[MODULE:REGISTRY]", help="Keep each kind of job for as long as its definition says."),
     ] = "",
-    days: Annotated[float, typer.Option(min=0, max=LONGEST_DAYS, help="Keep finished runs for so long.")] = RETAIN.days,
+    days: Annotated[float, typer.Option(min=0, max=LONGEST_DAYS, help="Days to keep finished runs.")] = RETAIN.days,
     log_days: Annotated[
-        float, typer.Option(min=0, max=LONGEST_DAYS, help="Keep log lines for so long.")
+        float, typer.Option(min=0, max=LONGEST_DAYS, help="Days to keep log lines.")
     ] = RETAIN_LOGS.days,
     history_days: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=LONGEST_DAYS,
-            help="Erase the events of jobs that were deleted so long ago; default: keep them for good.",
+            help="Erase the events of jobs deleted so many days ago; default: keep them for good.",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without it, only count.")] = False,

@@ -16,7 +16,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="JOBEVENTS_URL",
-        help="The log: sqlite:///data/jobs.db (or sqlite:////absolute.db), postgresql://user@host/database.",
+        help="The log: sqlite:///data/jobs.db (sqlite:////absolute.db), postgresql://user@host/database, gs://bucket/prefix, "
+        "s3://bucket/prefix, file:///directory, or a capture (incident.jev).",
     ),
 ]
 OptionalUrl = Annotated[str, typer.Option("--url", envvar="JOBEVENTS_URL", help="The log, as of other commands.")]

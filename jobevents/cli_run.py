@@ -75,7 +75,10 @@ def run(
     url: Url,
     workers: Annotated[int, typer.Option(min=1, max=1000, help="Handlers that may run at once.")] = WORKERS,
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated. Default: those of the jobs.")
+        list[str] | None,
+        typer.Option(
+            "--queue", help="Only this queue; may be repeated. Default: `default`, and those that the registry names."
+        ),
     ] = None,
     grace: Annotated[
         float,
@@ -85,9 +88,9 @@ def run(
     log_level: Annotated[str, typer.Option(help="What this process says on standard error.")] = "info",
     create: CreateLog = False,
 ) -> None:
-    """Run jobs until SIGTERM or SIGINT: no new ones then, the others may finish, what does not is queued again.
+    """Run jobs with the handlers of a registry, until Ctrl-C or SIGTERM: what does not end in time then is queued again.
 
-    A second signal does not wait for them.
+    A second signal does not wait for handlers.
     """
     found = load_registry(registry)
     if logs not in ("off", "failure", "always"):

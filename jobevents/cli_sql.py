@@ -39,7 +39,10 @@ def sql(
         str,
         typer.Option(
             "--report",
-            help="A named one: failures-per-day, stuck, durations, waits, retries, guard-savings, sla.",
+            metavar="NAME",
+            help="A named one, without a query: failures-per-day, stuck (running for longer than --within), durations and waits "
+            "(of attempts, by kind of job), retries, guard-savings (late outcomes that were refused), sla (how many had "
+            "succeeded --within so long of being due).",
         ),
     ] = "",
     within: Annotated[str, typer.Option("--within", help="Of the reports stuck and sla: 90s, 5m, 1.5h, 2d.")] = "",

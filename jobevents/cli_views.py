@@ -98,8 +98,9 @@ def project(
     sweep_operations: SweepOperations = 200.0,
     as_json: AsJson = False,
 ) -> None:
-    """Keep the views in step with the log until SIGTERM or SIGINT; a second process stands by. Prints at the end how they are.
+    """Keep the views (each job's status.json, the index of all) in step with the log until Ctrl-C; then say how they are.
 
+    A second process stands by.
     On a log of objects any number of processes share the messages of --subscription, and one of them sweeps.
     Exit 1 when --once was ended by a signal, or by a store that could not be read or written.
     """

@@ -46,6 +46,11 @@ class Lost(Protocol):
         """What is said beside its state."""
         ...
 
+    @property
+    def since(self) -> datetime | None:
+        """When its worker was last seen, or should have ended; None: that is not known."""
+        ...
+
 
 def wants_json(asked: bool) -> bool:
     """Tell whether the answer is for a program: asked for, or standard output is no terminal."""
@@ -94,7 +99,9 @@ def running_text(state: str, lost: Lost | None) -> Text:
 
 
 def _since(lost: Lost | None) -> str:
-    return "" if lost is None else lost.text
+    if lost is None or lost.since is None:
+        return "" if lost is None else lost.text
+    return f"{lost.text.partition(' since ')[0]} since {local(lost.since, short=True)}"
 
 
 def plain(value: Any, limit: int = 4 * _CELL) -> Text:

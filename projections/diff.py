@@ -16,7 +16,7 @@ from jobevents.records import status_bytes
 from projections.bulk import Bulk
 from projections.chunks import Chunks
 from projections.ledger import Entry, Ledger
-from projections.manifest import ALL, ManifestBlob, root_of
+from projections.manifest import ALL, LETTERS, ManifestBlob, root_of
 from projections.rebuild import merged
 from projections.statusswap import Place
 
@@ -164,7 +164,11 @@ def diff_indexes(blobs: Blobs, left: str, right: str) -> Iterator[JobDiff]:
                 chunk = chunks.get(ref)
                 ledger.add_entries(map(Entry, [side] * ref.count, chunk.ids, chunk.states))
         for job_id, says, should in ledger.entries_apart("left", "right"):
-            yield JobDiff(job_id, "index", fields=[Field("state in the index", says, should)])
+            names = (_STATES.get(letter or "", letter) for letter in (says, should))
+            yield JobDiff(job_id, "index", fields=[Field("state in the index", *names)])
+
+
+_STATES = {letter: state for state, letter in LETTERS.items()}
 
 
 def diff_jobs(left: Sequence[Event], right: Sequence[Event]) -> Parting:

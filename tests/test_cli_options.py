@@ -1,5 +1,6 @@
 """The options of the command line: numbers within bounds, and names of what there is."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import typer
 
 from jobevents import Registry
+from projections.reports import REPORTS
 from tests.cli import CommandLine, commands
 from tests.cli import jobevents as jobevents  # a fixture
 
@@ -97,3 +99,10 @@ def test_submit_takes_what_the_registry_says(jobevents: CommandLine, monkeypatch
     ]
     assert 0 == unknown.code
     assert "it has render" in unknown.err
+
+
+def test_the_help_of_sql_names_every_report(jobevents: CommandLine) -> None:
+    """A newcomer does not know what there is."""
+    help_of = next(param.help for param in commands()["sql"].params if param.name == "report")  # type: ignore[attr-defined]  # an option has help
+
+    assert set(REPORTS) == {name for name in re.findall(r"[a-z-]+", help_of) if name in REPORTS}

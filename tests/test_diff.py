@@ -152,7 +152,7 @@ def test_an_index_that_differs(lived: Jobs) -> None:
     found, total = compare(lived, "", build)
 
     index = {(one.fields[0].left, one.fields[0].right) for one in found if one.kind == "index"}
-    assert ({("q", None), ("q", "f")}, 1) == (index, total.moved)
+    assert ({("queued", None), ("queued", "failed")}, 1) == (index, total.moved)
 
 
 def test_a_build_is_promoted_up_to_date_and_rolled_back(lived: Jobs) -> None:
