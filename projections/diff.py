@@ -164,8 +164,8 @@ def diff_indexes(blobs: Blobs, left: str, right: str) -> Iterator[JobDiff]:
                 chunk = chunks.get(ref)
                 ledger.add_entries(map(Entry, [side] * ref.count, chunk.ids, chunk.states))
         for job_id, says, should in ledger.entries_apart("left", "right"):
-            names = (_STATES.get(letter or "", letter) for letter in (says, should))
-            yield JobDiff(job_id, "index", fields=[Field("state in the index", *names)])
+            left_state, right_state = (_STATES.get(letter or "", letter) for letter in (says, should))
+            yield JobDiff(job_id, "index", fields=[Field("state in the index", left_state, right_state)])
 
 
 _STATES = {letter: state for state, letter in LETTERS.items()}

@@ -248,6 +248,7 @@ def test_a_mistake_is_told(
 ) -> None:
     """What cannot work ends at once with what to change."""
     pubsub_server.topics.add(topic)
+    (tmp_path / "log").mkdir()
 
     told = jobevents("project", "--once", "--url", f"file://{tmp_path}/log?topic={topic}", *args)
 

@@ -16,6 +16,7 @@ import msgspec
 from jobevents import errors
 from jobevents.backends.sqliteerrors import translate
 from jobevents.backends.sqlitefile import make_private
+from jobevents.backends.sqliteschema import use_write_ahead_log
 from jobevents.backends.sqlitescrub import scrub_file
 from jobevents.blobs import (
     ABSENT,
@@ -262,7 +263,7 @@ class _Connections:
             self._path, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_write_ahead_log(connection, self._busy_timeout_s)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(self._schema)
         except BaseException:

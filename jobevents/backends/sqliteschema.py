@@ -106,7 +106,7 @@ def migrate(
         make_private(file)
         connection = connect(file, "rwc", lock_timeout_s=lock_timeout_s)
         try:
-            _use_write_ahead_log(connection, lock_timeout_s)
+            use_write_ahead_log(connection, lock_timeout_s)
             return _apply(connection, file, tables)
         finally:
             connection.close()
@@ -130,7 +130,7 @@ def _apply(connection: sqlite3.Connection, path: Path, tables: Tables) -> list[i
     return missing
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
+def use_write_ahead_log(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
     """Switch the file to WAL, for good. SQLite does not wait for others that do the same to a new file, so we do."""
     deadline = time.monotonic() + lock_timeout_s
     while True:

@@ -55,7 +55,8 @@ class Wake:
             if self._thread is None:
                 self._stopping = threading.Event()
                 self._bind()
-                self._thread = threading.Thread(target=self._watch, name="jobevents-wake", daemon=True)
+                seen = self._read_head()  # here: read by the thread, it may tell of a commit that is to wake
+                self._thread = threading.Thread(target=self._watch, args=(seen,), name="jobevents-wake", daemon=True)
                 self._thread.start()
 
     def unlisten(self, event: threading.Event) -> None:
@@ -109,8 +110,7 @@ class Wake:
         thread.join()
         self._unbind()
 
-    def _watch(self) -> None:
-        seen = self._read_head()
+    def _watch(self, seen: object) -> None:
         while not self._stopping.is_set():
             if not self._hears():
                 head = self._read_head()
