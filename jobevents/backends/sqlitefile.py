@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from jobevents.backends import forks
 from jobevents.backends.groupcommit import Call, GroupCommit
 from jobevents.backends.sqliteerrors import BUSY, CANTOPEN, CONSTRAINT, READONLY, primary_code, translate
-from jobevents.backends.sqlitewal import WriteAheadLog
+from jobevents.backends.sqlitewal import CHECKPOINT_PAGES, WriteAheadLog
 from jobevents.errors import JobEventsError, Misconfigured, Unavailable
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ def connect_writer(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     connection = connect(path, lock_timeout_s=0)
     try:
         connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if synchronous == "full":
             connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves data in the drive's cache
     except BaseException:
