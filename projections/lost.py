@@ -21,6 +21,7 @@ from jobevents.times import format_time
 from projections.paging import load_page
 
 KEPT_S: Final = 2.0  # for so long a job that was found in good hands is not looked at again
+DEAR_S: Final = 10.0  # the same where reads are billed: a third of a lease, which a living worker renews meanwhile
 _KEPT: Final = 10_000  # such jobs
 
 
@@ -42,11 +43,15 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Losses:
-    """Tells which jobs are lost. Safe for threads; what was found well is believed for `KEPT_S` seconds."""
+    """Tells which jobs are lost. Safe for threads.
+
+    What was found well is believed for two seconds, or for ten where a look is billed.
+    """
 
     def __init__(self, jobs: Jobs) -> None:
         """Judge the jobs of this log; reads nothing yet."""
         self._jobs = jobs
+        self._kept_s = DEAR_S if jobs.blobs.min_write_interval_s > 0 else KEPT_S
         self._well: LRU[str, tuple[float, datetime | None]] = LRU(
             _KEPT
         )  # job id -> until when, monotonic; its deadline
@@ -74,7 +79,7 @@ class Losses:
             lost = presence.lost(held)
         except (Unavailable, PermissionDenied) as error:
             return {job.job_id: _unknown(job.job_id, job.worker, error) for job in running}
-        until = presence.monotonic() + KEPT_S
+        until = presence.monotonic() + self._kept_s
         told: dict[str, Lost] = {}
         for job, one in zip(running, held, strict=True):
             loss = lost.get(job.job_id)

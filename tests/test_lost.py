@@ -14,7 +14,7 @@ from jobevents.jobs import Jobs
 from jobevents.status import State, Status
 from jobevents.workers import MemoryLeases
 from projections.api import create_app
-from projections.lost import KEPT_S, Losses
+from projections.lost import DEAR_S, KEPT_S, Losses
 from projections.why import explain
 from tests.api import project
 from tests.clock import START, Clock
@@ -79,19 +79,22 @@ def test_who_ended_meanwhile_is_not_lost(workers: Machine) -> None:
     assert Losses(watcher).of(job) is None
 
 
-def test_what_was_found_well_is_believed_for_a_moment(workers: Machine) -> None:
+@pytest.mark.parametrize(("interval_s", "kept_s"), [(0.0, KEPT_S), (1.05, DEAR_S)])
+def test_what_was_found_well_is_believed_for_a_moment(
+    workers: Machine, interval_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within it no lease is looked at, and no job is read; a dead worker is seen as soon as it is over."""
     first, watcher = workers.start(), workers.start()
+    monkeypatch.setattr(type(watcher.blobs), "min_write_interval_s", interval_s)
     job_id, losses = begin(first), Losses(watcher)
     workers.elapse(LEASE_S - 1, watcher)
 
     seen = []
-    for _ in range(2):
-        seen.append(losses.listed([job_id]))
-        workers.elapse(KEPT_S, watcher)
+    for wait_s in (0.0, kept_s - 0.5, 0.5):
+        workers.elapse(wait_s, watcher)
+        seen.append(list(losses.listed([job_id])))
 
-    assert {} == seen[0]
-    assert [job_id] == list(seen[1])
+    assert [[], [], [job_id]] == seen
 
 
 def test_on_a_log_of_objects(tmp_path: Path) -> None:
