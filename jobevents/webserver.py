@@ -5,9 +5,11 @@ take is the app's affair (`projections.api.app`), which also runs behind other s
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol  # not what else is installed: it limits the size of headers
 
@@ -15,6 +17,38 @@ HEADERS_S: Final = 10.0  # from the first byte of a request, or the connection, 
 HEADERS_LIMIT: Final = 32 * 1024  # bytes of all names and values, and the line before them
 TAKEN_S: Final = 30.0  # in which some of an answer that does not fit into buffers must be taken
 CONNECTIONS: Final = 800  # at once, of which 500 may follow: with all else below the usual 1,024 files of a process
+
+_HEADERS: Final = (
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"connection", b"close"),
+)
+
+
+def _problem(error: str, code: str, why: str, remedy: str) -> bytes:
+    """Return why there is no answer, in the shape of the app's own, which has not been asked."""
+    return json.dumps({"error": error, "code": code, "why": why, "remedy": remedy}).encode()
+
+
+_NOT_HTTP: Final = _problem(
+    "request is not understood",
+    "bad_request",
+    f"it is no HTTP/1.1, or its headers are longer than {HEADERS_LIMIT} bytes",
+    "mend the request, or send less",
+)
+_BUSY: Final = _problem(
+    "too many at once",
+    "too_many",
+    "as many connections are open as may be",
+    "try again in a moment, or close others",
+)
+
+
+async def _busy(scope: Any, receive: Any, send: Any) -> None:  # an ASGI app, as below
+    headers = [*_HEADERS, (b"retry-after", b"1"), (b"content-length", b"%d" % len(_BUSY))]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else _BUSY})
 
 
 class _Timer:
@@ -45,12 +79,22 @@ class _Protocol(H11Protocol):
 
     headers_s: float
     taken_s: float
+    most: int  # connections at once
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._waits = _Timer(self.headers_s, self._give_up)  # for the headers of a request
         self._stuck = _Timer(self.taken_s, transport.abort)  # with an answer that is not taken
         self._waits.start(self.loop)
+        if len(self.connections) > self.most:
+            self.app = _busy
+
+    def send_400_response(self, msg: str) -> None:
+        """Say in our shape what uvicorn says as plain text."""
+        headers = [*_HEADERS, (b"content-length", b"%d" % len(_NOT_HTTP))]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=_NOT_HTTP), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -98,7 +142,7 @@ def server_of(
         taken_s: how long an answer may be stuck.
         connections: at once; who comes beyond is answered 503.
     """
-    limits = {"headers_s": headers_s, "taken_s": taken_s}
+    limits = {"headers_s": headers_s, "taken_s": taken_s, "most": connections}
     config = uvicorn.Config(
         app,
         http=type("Protocol", (_Protocol,), limits),
@@ -107,7 +151,6 @@ def server_of(
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        limit_concurrency=connections,
         h11_max_incomplete_event_size=HEADERS_LIMIT,
         timeout_graceful_shutdown=graceful_s,
     )

@@ -8,10 +8,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 import pytest
 
 from jobevents import connect
 from projections.api import create_app
+from projections.api.problems import Problem
 from tests.serving import listening
 
 HEADERS_S, BODY_S, TAKEN_S = 0.4, 0.4, 0.4
@@ -126,20 +128,31 @@ def test_more_connections_than_may_be(place: str) -> None:
     held = [connected(place, b"") for _ in range(CONNECTIONS)]
     socks = [one.__enter__() for one in held]
     try:
-        status = httpx.get(f"{place}/healthz", trust_env=False).status_code
+        answer = httpx.get(f"{place}/healthz", trust_env=False)
         for sock in socks:
             rest(sock)
     finally:
         for one in held:
             one.__exit__(None, None, None)
 
-    assert 503 == status
+    assert (503, "too_many", "1", "close") == (
+        answer.status_code,
+        msgspec.json.decode(answer.content, type=Problem).code,
+        answer.headers["retry-after"],
+        answer.headers["connection"],
+    )
     ends = time.monotonic() + 10
     while httpx.get(f"{place}/healthz", trust_env=False).status_code != 200:  # the server sees its ends a moment later
         assert time.monotonic() < ends
 
 
-def test_headers_that_are_too_large(place: str) -> None:
-    """They are refused before they are all read."""
-    with connected(place, b"GET /healthz HTTP/1.1\r\n" + b"X-A: " + b"a" * 40_000 + b"\r\n\r\n") as sock:
-        assert rest(sock).startswith(b"HTTP/1.1 400")
+@pytest.mark.parametrize(
+    "said", [b"GET /healthz HTTP/1.1\r\nX-A: " + b"a" * 40_000 + b"\r\n\r\n", b"\x16\x03\x01 hello\r\n\r\n"]
+)
+def test_what_is_no_request_of_ours(place: str, said: bytes) -> None:
+    """Headers that are too large are refused before they are all read, and what is no HTTP at all, in the one shape."""
+    with connected(place, said) as sock:
+        head, _, body = rest(sock).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 400")
+    assert "bad_request" == msgspec.json.decode(body, type=Problem).code
