@@ -12,11 +12,11 @@ of that for reading the index beside it. Both keep within `operations_s`.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from itertools import islice
-from typing import Protocol
+from itertools import chain, islice
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -32,6 +32,7 @@ from projections.recovery import Recovery
 PARTS = tuple(f"{number:02x}" for number in range(256))  # of the log, by a hash of the job's id
 _PAGE = 64  # jobs looked at at once
 _LIST = 1000  # events a list
+_HELD = 100_000  # jobs of the index whose versions are held at once, beside those of one more part: 20 MB
 _LOOK_S = 1.0  # how late it is seen that there is a hurry
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,14 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     next_part: int = 0  # number of the part that is next
     began: Instant | None = None  # when the rotation began, by the store's clock; None: it has not
     complete_through: Instant | None = None  # every event stored before is in the views
+
+
+class _Behind(NamedTuple):
+    """A job that the index has not, or not as it is."""
+
+    job_id: str
+    at: int  # version in the index; 0: it has none
+    version: int  # as it is listed
 
 
 class Sweeper:
@@ -200,12 +209,14 @@ class Sweeper:
         return found + self.look_at_unfinished()
 
     def rotate(self) -> int:
-        """Go through the whole log (W2), and return how many events were found."""
+        """Go through the whole log (W2), parts at a time, and return how many events were found."""
         began = self._save(Standing(0, None, self.standing.complete_through))
         self._census.forget()
-        found = 0
-        for part in PARTS:
-            found += self._sweep_part(part)
+        found = done = 0
+        while done < len(PARTS):
+            known = self._known(PARTS[done : done + self._terms.threads])
+            done += len(known)
+            found += self._sweep_parts(known)
             if self._stop():
                 return found
         self._reached = self._end(), began
@@ -269,7 +280,8 @@ class Sweeper:
         standing = self.standing
         if standing.began is None:
             standing = msgspec.structs.replace(standing, began=self._save(standing))
-        self._sweep_part(PARTS[standing.next_part % len(PARTS)])
+        part = PARTS[standing.next_part % len(PARTS)]
+        self._sweep_parts({part: self._census.versions(part)})
         if standing.next_part + 1 < len(PARTS):
             standing = msgspec.structs.replace(standing, next_part=standing.next_part + 1)
         else:
@@ -282,41 +294,69 @@ class Sweeper:
     def _finished(self) -> Standing:
         return Standing(0, None, self.complete_through())
 
-    def _sweep_part(self, part: str) -> int:
-        known = self._census.versions(part)
+    def _known(self, parts: Sequence[str]) -> dict[str, Mapping[str, int]]:
+        """Return what the index has of the first of the parts, one at least: of as many as may be held at once."""
+        known: dict[str, Mapping[str, int]] = {}
+        for part in parts:
+            known[part] = self._census.versions(part)
+            if sum(map(len, known.values())) >= _HELD:
+                break
+        return known
+
+    def _sweep_parts(self, known: Mapping[str, Mapping[str, int]]) -> int:
+        """List parts at the same time, and bring up to date what is behind; return how many events were not known.
+
+        Args:
+            known: the version of each job that the index has, by part.
+        """
+        found = 0
+        todo = [(part, "") for part in known]
+        while todo and not self._stop():
+            listed = list(self._pool.map(lambda one: self._list(one[0], one[1], known[one[0]]), todo))
+            repaired = sum(self._pool.map(self._catch_up, chain.from_iterable(behind for _, behind, _ in listed)))
+            self._spend(sum(1 + events // _LIST for events, _, _ in listed) + 2 * repaired)
+            found += repaired
+            todo = [(part, after) for (part, _), (_, _, after) in zip(todo, listed, strict=True) if after]
+        return found
+
+    def _list(self, part: str, after: str, known: Mapping[str, int]) -> tuple[int, list["_Behind"], str]:
+        """List a part from a job on; return how many events that were, what is behind, and the job to go on after, if any."""
         stored = self._stored()
-        events = found = 0
-        behind: list[tuple[str, int, int]] = []
-        for job_id, version in self._parts.last_slots(part):
+        events = 0
+        behind: list[_Behind] = []
+        for job_id, version in self._parts.last_slots(part, after=after):
             events += version
             at, taken = known.get(job_id, 0), self._inlet.inflow.taken(job_id)
             if at < version and (taken.version < version or taken.place <= stored):
-                behind.append((job_id, at, version))
+                behind.append(_Behind(job_id, at, version))
             if len(behind) >= _PAGE:
-                found += sum(self._pool.map(self._catch_up, behind))
-                behind.clear()
-        found += sum(self._pool.map(self._catch_up, behind))
-        self._spend(1 + events // _LIST + 2 * found)
-        return found
+                return events, behind, job_id
+        return events, behind, ""
 
-    def _catch_up(self, one: tuple[str, int, int]) -> int:
+    def _catch_up(self, one: "_Behind") -> int:
         """Bring a job into the views that is not there, or not as it is now; return how many events were not known."""
         job_id, at, version = one
         taken = self._inlet.inflow.taken(job_id).version
         status = self._inlet.look(job_id)
-        if not max(at, taken, status.version):
+        known = max(at, taken)
+        if not max(known, status.version):
             self._drop_ghosts(job_id)
-        last = self._inlet.log.read_raw(job_id, after=version - 1, until=version)
+        is_shown = min(status.version, status.told) >= version
+        after = version - 1 if is_shown else known or min(status.told, version - 1)
+        records = self._inlet.log.read_raw(job_id, after=min(after, version - 1), until=version if is_shown else None)
+        last = [record for record in records if record.version == version]
         if last and last[0].type == JobDeleted.__name__:
             if status.version:
                 self._mend(job_id)  # written late, by somebody who had fallen behind
             if not at and self._inlet.is_told(job_id):
                 return 0  # nothing is kept of it in the index, which is why it is not known
-        is_shown = min(status.version, status.told) >= version
-        found = 0 if is_shown else self._take(job_id, max(at, taken) or min(status.told, version - 1), status.told)
-        if not found and last:
+        fresh = [] if is_shown else [record for record in records if record.version > after]
+        if fresh:
+            self._inlet.take(fresh, told=status.told)
+            self._counts.add("sweeper_repaired", len(fresh))
+        elif last:
             self._inlet.inflow.again(last[0])  # the index alone lacks it, or has it since it was read
-        return found
+        return len(fresh)
 
     def _drop_ghosts(self, job_id: str) -> None:
         """Remove what a process wrote, and died before it could take that back; of a job that nobody knew. One read."""

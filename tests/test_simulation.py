@@ -116,7 +116,7 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "looking behind the last version of the unfinished": {
         "projections.sweeper.Sweeper.look_at_unfinished": lambda _: 0
     },
-    "going through the whole log": {"projections.sweeper.Sweeper._sweep_part": lambda *_: 0},
+    "going through the whole log": {"projections.sweeper.Sweeper._sweep_parts": lambda *_: 0},
     "publishing what no message told of": {"projections.inlet.Inlet._tell": lambda *_: None},
     "up to where a status says that it was told": {"projections.mending.told_of": lambda _: 10**6},
     "writing down what is owed to the bus": {
