@@ -30,6 +30,7 @@ from jobevents.records import status_bytes
 from jobevents.testing.faults import Call, FailingBlobs
 from projections.api import create_app
 from projections.api.access import READ_ONLY, Anonymous, Identity, NotIdentified, check_bind
+from projections.api.listing import Listing
 from projections.api.openapi import document
 from projections.api.problems import Problem
 from projections.api.route import Route
@@ -434,39 +435,45 @@ def test_how_far_the_views_are(api: Client, past: Past, jobs: Jobs) -> None:
     assert {1} == {one["lag_events"] for one in found["items"]}
 
 
-def test_a_projector_that_has_ended_is_told_of(api: Client, past: Past, jobs: Jobs, clock: Clock) -> None:
+def asked_anew(jobs: Jobs, path: str) -> Any:
+    """Ask an app that has just begun, and has kept nothing."""
+    with client_of(create_app(jobs)) as api:
+        return api.get(path)
+
+
+def test_a_projector_that_has_ended_is_told_of(past: Past, jobs: Jobs, clock: Clock) -> None:
     """As long as nothing waits, with the time of its last cycle; what waits for too long is not ready, but of the log alone."""
-    fresh = api.get("/readyz")
+    answers = [asked_anew(jobs, "/readyz")]
     project(jobs)
     ended_at = clock()
     clock.move(121)
-    idle, page, seen = api.get("/readyz"), api.get("/projector"), api.get("/api/projector").json()["items"]
+    answers.append(asked_anew(jobs, "/readyz"))
+    page, seen = asked_anew(jobs, "/projector"), asked_anew(jobs, "/api/projector").json()["items"]
     jobs.cancel(past.waiting)
     clock.move(120)
-    waits = api.get("/readyz")
+    answers.append(asked_anew(jobs, "/readyz"))
     clock.move(1)
-    late, of_log, job = api.get("/readyz"), api.get("/readyz?of=log"), api.get(f"/api/jobs/{past.waiting}")
+    answers += [asked_anew(jobs, path) for path in ("/readyz", "/readyz?of=log", f"/api/jobs/{past.waiting}")]
     project(jobs)
+    answers.append(asked_anew(jobs, "/readyz"))
 
-    assert [200, 200, 200, 503, 200, 200] == [
-        one.status_code for one in (fresh, idle, waits, late, of_log, api.get("/readyz"))
-    ]
+    assert [200, 200, 200, 503, 200, 200, 200] == [one.status_code for one in answers]
+    assert "canceled" == answers[5].json()["state"]
     assert [ended_at] * 2 == [datetime.fromisoformat(one["idle_since"]) for one in seen]
     assert "nobody projects since" in page.text
-    assert "canceled" == job.json()["state"]
 
 
 def test_a_projector_of_a_log_without_places_that_has_ended(clock: Clock) -> None:
     """What has come since is not known: it is trouble, and not ready."""
-    with connect("memory://?log=blobs", clock=clock) as jobs, client_of(create_app(jobs)) as api:
+    with connect("memory://?log=blobs", clock=clock) as jobs:
         record = HealthRecord(jobs.blobs, jobs.prefix, "status", clock=clock)
         record.cycled(1)
         with connect("memory://", clock=clock) as feed:
             record.write(record.measure(feed.log, 0, parked=0, error=None))
         clock.move(120)
-        alive = api.get("/readyz").status_code
+        alive = asked_anew(jobs, "/readyz").status_code
         clock.move(1)
-        ended, (seen,) = api.get("/readyz"), api.get("/api/projector").json()["items"]
+        ended, (seen,) = asked_anew(jobs, "/readyz"), asked_anew(jobs, "/api/projector").json()["items"]
 
     assert (200, 503) == (alive, ended.status_code)
     assert f"no cycle was completed since {START.isoformat()}" in seen["troubles"][0]
@@ -613,6 +620,33 @@ def test_a_bare_health_check_waits_for_nobody(jobs: Jobs, monkeypatch: pytest.Mo
         asking.join(20)
 
     assert 200 == answer.status_code
+
+
+def test_strangers_hold_up_nobody(jobs: Jobs, past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While more of them than there are threads wait for a store, who is known is answered; they share one look at it."""
+    entered, leave, reads = threading.Event(), threading.Event(), list[int]()
+    head = Listing.head
+
+    def stall(listing: Listing) -> int:
+        if not leave.is_set():
+            reads.append(1)
+            entered.set()
+            assert leave.wait(20)
+        return head(listing)
+
+    with client_of(create_app(jobs, threads=2)) as api:
+        monkeypatch.setattr(Listing, "head", stall)
+        strangers = [threading.Thread(target=api.get, args=["/readyz"]) for _ in range(4)]
+        for one in strangers:
+            one.start()
+        assert entered.wait(20)
+        answer = api.get(f"/api/jobs/{past.done}")
+        leave.set()
+        for one in strangers:
+            one.join(20)
+
+    assert 200 == answer.status_code
+    assert 1 == len(reads)
 
 
 def test_what_a_log_without_a_table_cannot(past: Past, jobs: Jobs, api: Client) -> None:

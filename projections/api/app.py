@@ -41,6 +41,7 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Ts = TypeVarTuple("Ts")
 
 THREADS: Final = 16  # requests that read at once; the others wait their turn
+STRANGERS: Final = 2  # requests of those who are not asked who they are, beside the others: they hold up nobody either
 STREAM_THREADS: Final = 4  # of those who follow, beside them: they hold up nobody
 STREAM_S: Final = 3600.0  # then a stream ends, so that who comes back is judged again
 BODY_LIMIT: Final = 256 * 1024  # bytes: the params of a job are at most 64 KiB
@@ -171,6 +172,7 @@ class _Server:
         self._stream_s = stream_s
         self._body_s = body_s
         self._asking = _Threads("jobevents-api-threads", threads)
+        self._strangers = _Threads("jobevents-api-open-threads", STRANGERS)
         self._following = _Threads("jobevents-api-stream-threads", STREAM_THREADS)
 
     def endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
@@ -231,7 +233,8 @@ class _Server:
         if route.is_quick:
             return route.ask(self._desk, given)
         await self._wait(route, given)
-        return await self._asking.run(route.ask, self._desk, given)
+        threads = self._strangers if route.role is None else self._asking
+        return await threads.run(route.ask, self._desk, given)
 
     def _streamed(self, reply: Reply, began: datetime) -> Response:
         follower = self._desk.following.bell.enter()

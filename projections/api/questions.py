@@ -20,7 +20,7 @@ from projections.api.listing import Listing
 from projections.api.masking import Mask
 from projections.api.recent import UNORDERED, Recent
 from projections.api.shapes import EventList, Features, Filter, JobSeen, LogLines, StartList, Unreadable
-from projections.api.standing import Standing
+from projections.api.standing import Keeper, Standing
 from projections.asof import Moment, job_at
 from projections.index import MAX_PER_PAGE
 from projections.lost import Losses, Lost
@@ -56,6 +56,7 @@ class Questions:
         self.listing = Listing(jobs, record, self.mask, self.losses)
         self.standing = Standing(jobs, self.listing.reader.index, registry)
         self.recent = Recent(jobs.log)
+        self._readable = Keeper(self._read_ends, jobs.emitter.clock)
 
     def job(self, job_id: str, as_of: Moment | None = None) -> Job:
         """Return all that is known of a job, now or at a moment.
@@ -192,8 +193,12 @@ class Questions:
         """Return whether events can be followed as they are committed."""
         return Filter(True, "") if self.jobs.log.ordered else Filter(False, UNORDERED)
 
+    def _read_ends(self) -> None:
+        self.listing.head()
+        self.listing.reader.index.position()
+
     def check_ready(self, *, with_views: bool) -> None:
-        """Read the end of the log and the index's manifest, and hold the views against the log.
+        """Read the end of the log and the index's manifest, and hold the views against the log; what was well is kept for 2 s.
 
         Args:
             with_views: a view that is behind for more than two minutes is not ready; one that never was there is nobody's.
@@ -201,8 +206,7 @@ class Questions:
         Raises:
             Unavailable: a view is stale; or, as PermissionDenied and Corrupt, what cannot be read.
         """
-        self.listing.head()
-        self.listing.reader.index.position()
+        self._readable.get()
         stale = self.standing.stale() if with_views else []
         if stale:
             raise Unavailable(f"views are stale: is jobevents project running? {'; '.join(stale)}")

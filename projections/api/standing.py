@@ -94,6 +94,7 @@ class Standing:
         self.registry = registry if registry is not None else jobs.registry  # the kinds of jobs; None: not known here
         self._tally = Keeper(self._count, jobs.emitter.clock)
         self._queues = Keeper(lambda: overview.queues(jobs), jobs.emitter.clock)
+        self._stale = Keeper(self._find_stale, jobs.emitter.clock)
         self._waiting = Keeper(lambda: self.table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
 
     @property
@@ -153,7 +154,13 @@ class Standing:
         return ViewSeen(health, waiting, lag_s, troubles(health, head, now), since)
 
     def stale(self) -> list[str]:
-        """Return of which views events have waited for more than two minutes, or may have; none where nobody ever projected."""
+        """Return of which views events have waited for more than two minutes, or may have; none where nobody ever projected.
+
+        As it was two seconds ago at most: strangers ask for it.
+        """
+        return self._stale.get().value
+
+    def _find_stale(self) -> list[str]:
         return [
             f"view={one.health.view} lag_events={one.lag_events} lag_s={one.lag_s:.0f}"
             + (f" idle_since={one.idle_since.isoformat()}" if one.idle_since else "")
