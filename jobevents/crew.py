@@ -163,8 +163,8 @@ class Crew:
             while True:
                 if self._tasks and (wait_s := 0.0 if at_once else self._patience_s()) <= 0:
                     task = self._tasks.popleft()
-                    if self._tasks and not at_once:
-                        self._put.notify()  # these are no tasks of an instant
+                    if not at_once and (self._tasks or self._may_turn()):
+                        self._put.notify()  # these are no tasks of an instant: what else is to be done waits for none of them
                     return task
                 if self._tasks:
                     self._put.wait(wait_s)
