@@ -14,7 +14,7 @@ from jobevents import boundary, commands, importing, pauses, records
 from jobevents.attempt import Attempt, OnUnreadable, RetryIn
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blobs
-from jobevents.commands import CancelOutcome
+from jobevents.commands import CancelOutcome, Submission
 from jobevents.desk import Desk
 from jobevents.emit import Emitter, Observer
 from jobevents.errors import Misconfigured
@@ -320,11 +320,14 @@ class Jobs(Reads, Submits):
             at, delay: not before, as `submit` has it.
 
         Raises:
-            NotFound: there is no such job. InvalidValue: it is no time, or these params cannot be stored, or go to no new job.
+            NotFound: there is no such job. InvalidValue: it is no time, or these params cannot be stored, do not fit, or go to no
+                new job.
             IllegalTransition, Conflict: it has not finished; or its kind is not to be run again as a new job.
         """
         if as_new and self.registry is not None:
             self.registry.check_replayable(self.job(job_id).name)
+        if params is not UNSET:
+            params = self._completed(Submission(name=self.job(job_id).name, params=params)).params
         by, when = self._by(actor, reason), commands.When(at, delay)
         return commands.rerun(self._emitter, checked_id(job_id), by, as_new=as_new, when=when, params=params)
 

@@ -948,6 +948,7 @@ def test_scrub_sees_all_that_is_kept(clock: Clock) -> None:
             raise ValueError("secret")
         with jobs.attempt(job_id) as attempt:
             attempt.result("secret")
+        jobs.rerun(job_id, as_new=True, params={"a": "another secret"})
 
         assert not [record for record in jobs.log.scan() if b"secret" in record.data]
 

@@ -10,6 +10,7 @@ from jobevents.commands import Submission
 from jobevents.errors import Conflict, InvalidValue, Misconfigured
 from jobevents.registry import JobDefinition, Registry
 from jobevents.retries import Exponential
+from jobevents.store import RunFilter
 from jobevents.wiring import connect
 
 
@@ -179,6 +180,21 @@ def test_a_backoff_that_fails_is_replaced(registry: Registry, backoff: Any, capl
 
     assert [1, 2, 4] == waits
     assert 3 == len(caplog.records)
+
+
+def test_params_of_a_run_again_are_checked_as_those_of_a_first(registry: Registry) -> None:
+    """What does not fit the job's Struct makes no job."""
+    define(registry, params=Song)
+    with connect("memory://") as jobs:
+        jobs.use(registry)
+        job_id = jobs.submit("render", Song(7))
+        jobs.cancel(job_id)
+
+        with pytest.raises(InvalidValue, match="params do not fit Song job=render"):
+            jobs.rerun(job_id, as_new=True, params={"number": "seven"})
+
+        assert 1 == jobs.store.list(RunFilter()).total
+        assert {"number": 8, "tags": []} == jobs.job(jobs.rerun(job_id, as_new=True, params=Song(8))).params
 
 
 def test_a_job_may_refuse_to_be_replayed(registry: Registry) -> None:
