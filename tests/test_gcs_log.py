@@ -6,12 +6,14 @@ from threading import Thread
 
 import pytest
 
+from jobevents import wiring_builds
 from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.gcs import GcsBlobs
 from jobevents.backoff import Backoff
 from jobevents.errors import AlreadyRunning, AppendUnknown, NotFound, PermissionDenied, Unavailable
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
+from jobevents.records import status_bytes, status_name
 from jobevents.store import JobStore, RunFilter
 from jobevents.testing import Clock, JobStoreContract
 from jobevents.testing.runs import Elapse
@@ -263,3 +265,23 @@ def test_many_threads_append_at_once(jobs: Jobs) -> None:
         thread.join()
 
     assert [2] * 16 == [jobs.log.head(f"a{number}").version for number in range(16)]
+
+
+@pytest.mark.slow
+def test_views_are_built_beside_and_swapped_in(jobs: Jobs) -> None:
+    """Over a bucket that takes one write a second of a name: from nothing, with what came since; all as the log says."""
+    for job_id in "abc":
+        jobs.submit("render", id=job_id)
+    build = wiring_builds.build_beside(jobs, threads=4).build
+    with jobs.attempt("a"):
+        jobs.cancel("b")
+    jobs.submit("render", id="d")
+    jobs.delete("c")
+
+    report = wiring_builds.promote(jobs, build, threads=4)
+
+    assert (3, 3, 0) == (report.indexed, report.replaced, report.removed)
+    shown = {job_id: jobs.blobs.get(jobs.blob_name(status_name(job_id))) for job_id in "abd"}
+    assert {job_id: status_bytes(jobs.job(job_id)) for job_id in "abd"} == {
+        job_id: blob.data for job_id, blob in shown.items() if blob is not None
+    }
