@@ -1,5 +1,6 @@
 """The page of one job, as the server makes it, and the pure parts that it is made of."""
 
+import contextlib
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -18,6 +19,7 @@ from projections.ui.diagram import diagram
 from projections.ui.history import rows_of
 from projections.ui.timeline import WIDTH, timeline
 from tests.api import Past
+from tests.clock import Clock
 from tests.http import Client
 from tests.test_ui_list import ACTIVE
 
@@ -262,3 +264,24 @@ def test_masked_params_are_not_edited(api: Client, jobs: Jobs) -> None:
     assert [True, False] == ['data-params=""' in page for page in pages]
     assert "some of them are masked" in pages[1]
     assert not any("hunter2" in page for page in pages)
+
+
+def test_how_long_its_kind_took_lately(api: Client, jobs: Jobs, clock: Clock) -> None:
+    """The runs of its kind up to it are drawn by their time and outcome; of one run there is no trend."""
+    if jobs.desk is None:
+        pytest.skip("the log keeps no table of runs")
+    ids = []
+    for number, seconds in enumerate((10, 40, 20)):
+        ids.append(jobs.submit("render", id=f"render-20260801-11000{number}-aaaaaaaaaaaa"))
+        with contextlib.suppress(OSError), jobs.attempt(ids[-1]):
+            clock.move(seconds)
+            if seconds == 40:
+                raise OSError("no space")
+
+    said = [text_of(api.get(f"/jobs/{job_id}")) for job_id in ids]
+    page = api.get(f"/jobs/{ids[2]}").text
+
+    assert "Its last runs" not in said[0]
+    assert "half of 2 took 10 s or less, none more than 40 s" in said[1]
+    assert "half of 3 took 20 s or less, none more than 40 s" in said[2]
+    assert re.search(r'class="good" d="M0,16v-4h3v4zM8,16v-8h3v8z"/><path class="bad" d="M4,16v-16h3v16z"', page)

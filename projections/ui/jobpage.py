@@ -9,7 +9,7 @@ import msgspec
 from jobevents.errors import Conflict, Corrupt, InvalidValue, JobEventsError, NotFound
 from jobevents.events import Event
 from jobevents.ids import shown, validate
-from jobevents.job import DELETED, QUEUED, RUNNING, Job, fold
+from jobevents.job import DELETED, FAILED, QUEUED, RUNNING, SUCCEEDED, Job, fold
 from jobevents.joblogs import LINES_PER_START
 from jobevents.jobs import Jobs
 from jobevents.store import RunFilter
@@ -22,12 +22,14 @@ from projections.starts import Start, starts_of
 from projections.ui import actions, history
 from projections.ui.diagram import diagram
 from projections.ui.render import fragment, page
+from projections.ui.sparks import Trend, trend
 from projections.ui.timeline import timeline
 from projections.ui.words import between, json_text, query
 from projections.why import explain
 
 LINES: Final = 500  # log lines of an answer
 _SHOWN_STARTS: Final = 50
+_TREND: Final = 20  # runs of a kind whose times are shown
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     replay_of: str = ""
     root: str = ""
     reason: str = ""  # why the runs before it are not known
+    trend: Trend | None = None  # how long these took, and it
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,17 +216,24 @@ def _took(job: Job, starts: Sequence[Start]) -> float | None:
 
 
 def _near(jobs: Jobs, job: Job) -> Near:
-    """Return the runs of this kind before it: one read of an index each."""
+    """Return the runs of this kind before it: two reads of an index."""
     root = job.root_id if job.root_id not in ("", job.job_id) else ""
     if jobs.desk is None or not job.name:
         reason = "this log keeps no table of runs to find them by" if jobs.desk is None else ""
         return Near(replay_of=job.replay_of, root=root, reason=reason)
-
-    def before(*statuses: str) -> str:
-        found = jobs.desk.census.after(RunFilter(job=job.name, statuses=statuses), job.job_id, 1) if jobs.desk else ()
-        return found[0].id if found else ""
-
-    return Near(previous=before(), last_good=before("succeeded"), replay_of=job.replay_of, root=root)
+    census, kind = jobs.desk.census, RunFilter(job=job.name)
+    runs = census.after(kind, job.job_id, _TREND)
+    good = census.after(msgspec.structs.replace(kind, statuses=(SUCCEEDED,)), job.job_id, 1)
+    ended = [(run.duration_ms, run.status) for run in reversed(runs) if run.finished_at and run.started_at]
+    own = [(job.duration_ms or between(job.started_at, job.finished_at), job.state)]
+    took = [(ms, state == FAILED) for ms, state in [*ended, *own] if ms is not None and state in (SUCCEEDED, FAILED)]
+    return Near(
+        previous=runs[0].id if runs else "",
+        last_good=good[0].id if good else "",
+        replay_of=job.replay_of,
+        root=root,
+        trend=trend(took),
+    )
 
 
 def _compare(questions: Questions, told: Sequence[Event], other: str) -> Comparison:

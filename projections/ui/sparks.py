@@ -58,6 +58,37 @@ def sparks(noted: Sequence[Noted], now: datetime, by: Literal["queue", "kind"]) 
     return Sparks(since, {name: _spark(*bars) for name, bars in counted.items()})
 
 
+class Trend(msgspec.Struct, frozen=True):
+    """How long the last runs of a kind took, the newest on the right."""
+
+    runs: int
+    half_ms: float  # half of them took no longer
+    most_ms: float
+    width: int  # units of the picture
+    good_path: str  # SVG
+    bad_path: str
+
+
+def trend(took: Sequence[tuple[float, bool]]) -> Trend | None:
+    """Return the picture of runs, oldest first, each by its milliseconds and whether it failed; None for less than two."""
+    if len(took) < 2:
+        return None
+    most = max(ms for ms, _ in took)
+    unit = HEIGHT / most if most else 0.0
+    heights = [max(ms, most / HEIGHT) for ms, _ in took]  # one unit at least, so that each is to be seen
+    below = [0.0] * len(took)
+    good = [height * (not failed) for height, (_, failed) in zip(heights, took, strict=True)]
+    bad = [height * failed for height, (_, failed) in zip(heights, took, strict=True)]
+    return Trend(
+        len(took),
+        sorted(ms for ms, _ in took)[(len(took) - 1) // 2],
+        most,
+        len(took) * _STEP,
+        _path(good, below, unit),
+        _path(bad, below, unit),
+    )
+
+
 def _spark(good: Sequence[int], bad: Sequence[int]) -> Spark:
     most = max(map(sum, zip(good, bad, strict=True)))
     unit = HEIGHT / most
@@ -70,7 +101,7 @@ def _spark(good: Sequence[int], bad: Sequence[int]) -> Spark:
     )
 
 
-def _path(counts: Sequence[int], below: Sequence[float], unit: float) -> str:
+def _path(counts: Sequence[float], below: Sequence[float], unit: float) -> str:
     return "".join(
         f"M{place * _STEP},{HEIGHT - below[place]:g}v-{count * unit:g}h{_STEP - 1}v{count * unit:g}z"
         for place, count in enumerate(counts)
