@@ -75,6 +75,9 @@ def test_it_lists_the_newest_first(api: Client, past: Past, jobs: Jobs) -> None:
         ("worker:W2", ["failed"]),
         ("error:space", ["failed"]),
         ("duration:>=0ms", ["failed", "done"]),
+        ("args.song:7", ["done"]),
+        ("args.song:9 state:succeeded", []),
+        ("args.song.deep:7", []),
         ("duration:>1h", []),
         ('"SONG 7"', ["done"]),
         ("song render", ["done"]),
@@ -97,6 +100,40 @@ def test_what_a_search_finds(text: str, expected: list[str], api: Client, past: 
         assert [getattr(past, name) for name in expected] == ids_of(answer)
 
 
+def test_what_jobs_were_given(api: Client, jobs: Jobs) -> None:
+    """`args.…` finds params at any depth, and offers those that there are; what is masked is neither found nor offered."""
+    if jobs.desk is None:
+        pytest.skip("the log keeps no table of runs")
+    params = {
+        "user": {"name": "Ana Maria", "id": 9007199254740993},
+        "parts": [{"a.b": True}, None],
+        "password": "hunter2",
+    }
+    job_id = jobs.submit("render", params)
+    jobs.submit("render", [1, 2])
+
+    for text in (
+        "args.user.name:ANA",
+        'args.user.name:"ana maria"',
+        "args.user.id:9007199254740993",
+        "args.parts.0.a.b:true",
+    ):
+        assert [job_id] == ids_of(find(api, text)), text
+    for text in (
+        "args.user.id:900",
+        "args.parts.2:null",
+        "args.user:ana",
+        "args.password:hunter2",
+        "args.password:hunter",
+    ):
+        assert [] == ids_of(find(api, text)), text
+    offered = api.get("/suggest", params={"text": "args.user"}).json()["items"]
+    assert ["args.user.id:", "args.user.name:"] == [one["label"] for one in offered]
+    names = api.get("/suggest", params={"text": "args.user.name:"}).json()["items"]
+    assert ['args.user.name:"Ana Maria"'] == [one["text"].strip() for one in names]
+    assert "hunter2" not in api.get("/suggest", params={"text": "args.password:"}).text
+
+
 def test_who_did_it(api: Client, past: Past, jobs: Jobs) -> None:
     """`actor:` finds who queued a job and who canceled one."""
     if jobs.desk is None:
@@ -117,6 +154,9 @@ def test_a_search_that_cannot_be_understood(text: str, api: Client, past: Past) 
     assert 'role="alert"' in answer.text
     assert f'value="{text}"' in answer.text
     assert "<table" not in answer.text
+    for link in (r'data-live-url="([^"]+)"', r'href="\./(export[^"]+)"'):  # looked for again, it is refused again
+        (where, *_) = re.findall(link, answer.text)
+        assert 400 == api.get("/" + unescape(where)).status_code
 
 
 def test_a_list_that_cannot_be_read_is_not_empty() -> None:

@@ -24,7 +24,8 @@ searches = st.builds(
     after=st.sampled_from(["", "-15m", "2026-11-28", "2026-11-28T09:14Z"]),
     before=st.sampled_from(["", "-1d", "2026-11-28T09:14:07+09:00"]),
     duration=st.sampled_from(["", ">30s", "<=250ms", ">=1h30m", "<2d"]),
-    words=st.lists(names).map(tuple),
+    args=st.lists(st.tuples(st.from_regex(r"[a-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True), names)).map(tuple),
+    words=st.lists(names | st.from_regex(r"args\.[a-z]{0,3}:[a-z]{0,3}", fullmatch=True)).map(tuple),
 )
 
 

@@ -243,6 +243,7 @@ def test_the_same_as_a_command(text: str, command: str) -> None:
         "actor:ana",
         "error:space",
         "duration:>=0ms",
+        "args.song:7",
         "duration:>1h",
         '"SONG 7"',
         "song render",

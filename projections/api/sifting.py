@@ -5,9 +5,9 @@ and nothing is too old to be found.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,12 +27,15 @@ class Sieve(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""  # somewhere in the identity of its worker
     actor: str = ""  # somewhere in who queued it, or who canceled it
     error: str = ""  # somewhere in its error's text or kind
+    args: tuple[
+        tuple[str, str], ...
+    ] = ()  # (keys with dots between them, what is there in the params, as `shown` has them)
     words: tuple[str, ...] = ()  # each somewhere in id, kind, error, what it is doing, or its title
     took: Callable[[int], bool] | None = None  # of the milliseconds that its last attempt took, or runs already
 
     def __bool__(self) -> bool:
         """Tell whether it holds anything back."""
-        return bool(self.worker or self.actor or self.error or self.words or self.took)
+        return bool(self.worker or self.actor or self.error or self.args or self.words or self.took)
 
 
 class Sifted(msgspec.Struct, frozen=True):
@@ -53,6 +56,7 @@ def sift(
     limit: int,
     now: datetime,
     title_of: Callable[[str], str],
+    shown: Callable[[Any], Any] = lambda params: params,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Sifted:
     """Look through the rows that an index finds.
@@ -63,6 +67,7 @@ def sift(
         limit: at most so many are returned.
         now: what running jobs have taken until.
         title_of: a job's title, which rows have not; raises NotFound for one that is gone.
+        shown: params as whoever asks may read them: nothing else of them is found.
     """
     ends = monotonic() + BUDGET_S
     found: list[JobRun] = []
@@ -72,7 +77,7 @@ def sift(
         rows = census.after(filter, place, _STEP)
         for run in rows:
             looked, last, place = looked + 1, run, run.id
-            if _passes(run, sieve, now, title_of):
+            if _passes(run, sieve, now, title_of) and (not sieve.args or _given(shown(run.params), sieve.args)):
                 found.append(run)
             if len(found) == limit or monotonic() >= ends:
                 break
@@ -107,6 +112,30 @@ def _passes(run: JobRun, sieve: Sieve, now: datetime, title_of: Callable[[str], 
     except Corrupt:  # it may have been meant: whoever shows it says why it cannot be read
         return True
     return all(_within(word, title) for word in missing)
+
+
+def _given(params: Any, args: Iterable[tuple[str, str]]) -> bool:
+    return all(_at(params, place, text.casefold()) for place, text in args)
+
+
+def _at(value: Any, place: str, text: str) -> bool:
+    """Tell whether a JSON value has a text at a place: somewhere in a string, or all of a number, true, false or null."""
+    if place:
+        if isinstance(value, Mapping):
+            return any(
+                _at(value[key], place[len(key) + 1 :], text)
+                for key in value
+                if place == key or place.startswith(f"{key}.")  # a key may have dots itself
+            )
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            head, _, rest = place.partition(".")
+            return head.isascii() and head.isdigit() and int(head) < len(value) and _at(value[int(head)], rest, text)
+        return False
+    if isinstance(value, str):
+        return text in value.casefold()
+    if isinstance(value, Mapping | Sequence):
+        return False
+    return bool(text == msgspec.json.encode(value).decode())
 
 
 def _within(part: str, text: str) -> bool:

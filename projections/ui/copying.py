@@ -6,7 +6,7 @@ from shlex import quote
 
 from jobevents.status import State
 from projections.ui.search import Search, instant, length
-from projections.ui.words import iso
+from projections.ui.words import iso, json_text
 
 _WORKER = ("worker",)
 _ACTOR = ("triggered_by", "canceled_by")
@@ -47,6 +47,9 @@ def _clauses(search: Search, now: datetime) -> Iterator[str]:
     if search.duration:
         wanted = length(search.duration)
         yield f"coalesce(duration_ms, epoch_ms(now()) - epoch_ms(started_at)) {wanted.relation} {wanted.ms}"
+    for place, value in search.args:
+        keys = "".join(f"[{key}]" if key.isdigit() else f".{json_text(key)}" for key in place.split("."))
+        yield f"contains(lower(params ->> {_text('$' + keys)}), {_text(value.lower())})"
     for word in search.words:
         yield _within(word, *_WORDS)
 

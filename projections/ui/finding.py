@@ -162,6 +162,7 @@ def _sifted(questions: Questions, wanted: Search, sieve: Sieve, values: Any, now
         limit=values["per_page"],
         now=now,
         title_of=lambda job_id: jobs.job(job_id).title,
+        shown=questions.mask.value,
     )
     shown, failed = list[Row](), list[tuple[str, Exception]]()
     for run in sifted.runs:
@@ -202,6 +203,7 @@ def sieve_of(wanted: Search) -> Sieve:
         worker=wanted.worker,
         actor=wanted.actor,
         error=wanted.error,
+        args=wanted.args,
         words=wanted.words,
         took=search.length(wanted.duration).holds if wanted.duration else None,
     )

@@ -29,12 +29,12 @@ def show(desk: Desk, given: Given) -> Reply:
     """Answer with the page."""
     questions, values = desk.questions, given.values
     now = questions.jobs.emitter.clock()
-    wanted, found = Search(), Found()
+    wanted, found, is_understood = Search(), Found(), False
     text = values["q"]
     try:
         if values["state"]:  # a link of the rail, or what an older bookmark says
             text = f"state:{values['state']} {text}"
-        wanted = search.parse(text, now)
+        wanted, is_understood = search.parse(text, now), True
         found = find(questions, wanted, values, now)
     except JobEventsError as error:
         refusal = refusal_of(error)
@@ -49,7 +49,7 @@ def show(desk: Desk, given: Given) -> Reply:
         found=found,
         wanted=wanted,
         text=search.write(wanted) if not isinstance(found.problem, Problem) else text,
-        here=_links(given, wanted, found),
+        here=_links(given, wanted, found, search.write(wanted) if is_understood else text),
         rail=_rail(questions, wanted),
         as_of=values["as_of"],
         per_page=values["per_page"],
@@ -110,13 +110,17 @@ def _all_matching(wanted: Search, as_of: str, now: datetime) -> tuple[dict[str, 
     return {key: value for key, value in {**said, "since": since, "until": until}.items() if value}, ""
 
 
-def _links(given: Given, wanted: Search, found: Found) -> dict[str, Any]:
-    """Return where links of the page lead, each with all filters of now but for what it changes."""
+def _links(given: Given, wanted: Search, found: Found, said: str) -> dict[str, Any]:
+    """Return where links of the page lead, each with all filters of now but for what it changes.
+
+    Args:
+        said: the search as text, also one that is not understood: looked for again, it is refused again.
+    """
     values = given.values
     base = [("as_of", values["as_of"]), ("per_page", values["per_page"] if values["per_page"] != PER_PAGE else "")]
 
     def to(*, page: int = 1, cursor: str = "", top: str = "", order: str = values["order"], **changes: str) -> str:
-        text = search.write(msgspec.structs.replace(wanted, **changes))
+        text = search.write(msgspec.structs.replace(wanted, **changes)) if changes else said
         number = page if page != 1 else ""
         shown_order = "" if order == "newest" else order
         return query([("q", text), *base, ("order", shown_order), ("page", number), ("cursor", cursor), ("top", top)])
@@ -126,8 +130,8 @@ def _links(given: Given, wanted: Search, found: Found) -> dict[str, Any]:
         "to": to,
         "self": to(page=values["page"], cursor=values["cursor"] or ""),
         "live": to(page=values["page"], cursor=values["cursor"] or "", top=top or ""),
-        "now": query([("q", search.write(wanted))]),
-        "export": lambda format: query([("q", search.write(wanted)), ("as_of", values["as_of"]), ("format", format)]),
+        "now": query([("q", said)]),
+        "export": lambda format: query([("q", said), ("as_of", values["as_of"]), ("format", format)]),
     }
 
 

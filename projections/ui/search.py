@@ -2,6 +2,7 @@
 
 state:failed        one of the six, or `other`        queue:slow  command:render   exactly this one
 id:render-2026      what the id begins with           worker:w1  actor:ana  error:"no space"   somewhere in it
+args.song:7  args.user.name:ana   what a job was given, at that place
 after:-15m          created then or later, an instant with its zone, a day (UTC), or -15m (s, m, h, d)
 before:2026-11-28   created then or earlier           duration:>30s   also <, >=, <=; 250ms, 30s, 5m, 1h30m, 2d
 words "two words"   all of them somewhere in id, command, title, error or what it is doing
@@ -23,9 +24,10 @@ from projections.asof import parse as parse_moment
 KEYS: Final = ("state", "command", "queue", "id", "worker", "actor", "error", "after", "before", "duration")
 SEARCH_LIMIT: Final = 1000  # characters
 
-_TOKEN: Final = re.compile(r'\s*(?:([a-z]+):)?("(?:[^"\\]|\\.)*"?|[^\s"]\S*|(?=\s|$))')
+_TOKEN: Final = re.compile(r'\s*(?:([a-z]+|args\.[^\s:".][^\s:"]*):)?("(?:[^"\\]|\\.)*"?|[^\s"]\S*|(?=\s|$))')
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN: Final = re.compile(r'[^\s"\\][^\s]*').fullmatch
+_ARGS: Final = "args."
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d").fullmatch
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}").fullmatch
 _LENGTH: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)")
@@ -79,6 +81,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""  # as it was written; `instant` says when
     before: str = ""
     duration: str = ""  # as it was written; `length` says how long
+    args: tuple[tuple[str, str], ...] = ()  # (place within the params, such as user.name, what is there)
     words: tuple[str, ...] = ()
 
 
@@ -91,7 +94,7 @@ def terms(text: str) -> Iterator[Term]:
             return
         place = found.end()
         key, raw, unknown = found[1] or "", found[2], ""
-        if key and key not in KEYS:
+        if key and key not in KEYS and not key.startswith(_ARGS):
             unknown = "" if raw.startswith("//") else key  # an address is a word
             key, raw = "", f"{key}:{raw}"
         value = (
@@ -114,6 +117,7 @@ def parse(text: str, now: datetime) -> Search:
         raise InvalidSearch(f"search is too long characters={len(text)} limit={SEARCH_LIMIT}")
     found: dict[str, str] = {}
     words: list[str] = []
+    args: list[tuple[str, str]] = []
     for key, value, unknown in terms(text):
         if unknown:
             raise InvalidSearch(
@@ -124,11 +128,13 @@ def parse(text: str, now: datetime) -> Search:
             words.append(value)
         elif not value:
             raise InvalidSearch(f"nothing stands behind {key}: in the search; give it a value or leave it out")
+        elif key.startswith(_ARGS):
+            args.append((key.removeprefix(_ARGS), value))
         elif key in found:
             raise InvalidSearch(f"{key}: is in the search twice; give it once")
         else:
             found[key] = value
-    search = Search(**found, words=tuple(words))
+    search = Search(**found, args=tuple(args), words=tuple(words))
     _check(search, now)
     return search
 
@@ -136,6 +142,7 @@ def parse(text: str, now: datetime) -> Search:
 def write(search: Search) -> str:
     """Return the text that `parse` reads as this search."""
     parts = [f"{key}:{quoted(value)}" for key in KEYS if (value := getattr(search, key))]
+    parts += [f"{_ARGS}{place}:{quoted(value)}" for place, value in search.args]
     return " ".join([*parts, *(quoted(word, is_word=True) for word in search.words)])
 
 
@@ -177,7 +184,7 @@ def length(text: str) -> Length:
 
 def quoted(value: str, *, is_word: bool = False) -> str:
     """Return a value, or a word, as it is written in a search: in quotes where it has to be."""
-    plain = _PLAIN(value) and not (is_word and re.match(r"[a-z]+:", value))
+    plain = _PLAIN(value) and not (is_word and re.match(r"[a-z.]+[^\s:]*:", value))
     if plain:
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

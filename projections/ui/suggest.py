@@ -1,8 +1,10 @@
 """What may come next in the search: keys, then the values that there are. Pure, but for the reading of those."""
 
+import itertools
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +16,9 @@ from projections.api.shapes import Filter
 from projections.ui import search
 
 MOST: Final = 12
+_DEEP: Final = 3  # keys below each other in params that are offered
+_SHORT: Final = 60  # characters of a value that is offered
+_PLACE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}").fullmatch
 RECENT: Final = 300  # rows whose values are offered
 
 _ABOUT: Final = {
@@ -67,6 +72,7 @@ def known_values(questions: Questions) -> dict[str, list[tuple[str, str]]]:
     for one in questions.standing.tally().value:
         queues[one.queue] += one.jobs
         states[one.state] += one.jobs
+    args: dict[str, Counter[str]] = {}
     found: dict[str, Counter[str]] = {"command": Counter(), "worker": Counter(), "actor": Counter(), "error": Counter()}
     desk = questions.jobs.desk
     if questions.jobs.registry is not None:
@@ -76,10 +82,16 @@ def known_values(questions: Questions) -> dict[str, list[tuple[str, str]]]:
         found["worker"][run.worker_id] += 1
         found["actor"].update({run.triggered_by, run.canceled_by})
         found["error"][run.error.code if run.error else ""] += 1
+        for place, text in _scalars(questions.mask.value(run.params)):
+            args.setdefault(f"args.{place}", Counter())[text] += 1
     values = {
         key: [(text, f"{n} of the newest {RECENT}") for text, n in of.most_common() if text]
         for key, of in found.items()
     }
+    places = sorted(args, key=lambda place: (-args[place].total(), place))[:MOST]
+    values["args"] = [(place, f"given to {args[place].total()} of the newest {RECENT}") for place in places]
+    for place in places:
+        values[place] = [(text, f"{n} of the newest {RECENT}") for text, n in args[place].most_common(MOST)]
     values["state"] = [
         (state, f"{states[state]:,} jobs" if state != "other" else "any other text") for state in STATES if state
     ]
@@ -87,6 +99,18 @@ def known_values(questions: Questions) -> dict[str, list[tuple[str, str]]]:
     values["after"] = values["before"] = list(_TIMES)
     values["duration"] = list(_LENGTHS)
     return values
+
+
+def _scalars(value: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the places of short values within params that are objects, with their texts."""
+    if isinstance(value, Mapping) and depth < _DEEP:
+        for key in itertools.islice(value, MOST):
+            if _PLACE(key):
+                yield from _scalars(value[key], f"{place}.{key}" if place else key, depth + 1)
+    elif place and isinstance(value, str | int | float | None):
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if len(text) <= _SHORT:
+            yield place, text
 
 
 def suggest(
@@ -109,12 +133,16 @@ def suggest(
             label, about, whole.rstrip() if more and not after else whole, start + len(put) + (not more), more, disabled
         )
 
-    if colon and key in search.KEYS:
+    if colon and (key in search.KEYS or (key.startswith("args.") and key in values)):
         wanted = begun.strip('"').casefold()
         fitting = [(value, about) for value, about in values.get(key, ()) if wanted in value.casefold()]
         return [made(value, about, f"{key}:{search.quoted(value)}") for value, about in fitting[:MOST]]
     used = {term.key for term in search.terms(text)}
-    return [_key(one, made, filters) for one in _fitting(part, used)][:MOST]
+    found = [_key(one, made, filters) for one in _fitting(part, used)]
+    for place, about in values.get("args", ()):
+        if place.startswith(part):
+            found.append(made(f"{place}:", about, f"{place}:", more=True))
+    return found[:MOST]
 
 
 def _fitting(part: str, used: Iterable[str]) -> list[str]:
