@@ -225,11 +225,12 @@ def test_without_analytics_there_is_no_parquet(monkeypatch: pytest.MonkeyPatch, 
     [
         ("", "jobevents list"),
         ("state:failed command:render queue:slow", "jobevents list --state failed --job render --queue slow"),
+        ('worker:w1 args.song:7 "no space"', """jobevents list 'worker:w1 args.song:7 "no space"'"""),
         ('command:"it\'s"', """jobevents list --job 'it'"'"'s'"""),
     ],
 )
 def test_the_same_as_a_command(text: str, command: str) -> None:
-    assert command == copying.as_command(search.parse(text, START), START)
+    assert command == copying.as_command(search.parse(text, START))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from datetime import datetime
 from shlex import quote
 
 from jobevents.status import State
-from projections.ui.search import Search, instant, length
+from projections.ui.search import Search, instant, length, write
 from projections.ui.words import iso, json_text
 
 _WORKER = ("worker",)
@@ -14,13 +14,13 @@ _ERROR = ("error_kind || ': ' || error",)
 _WORDS = ("job_id", "name", "title", "error", "progress_message")
 
 
-def as_command(search: Search, now: datetime) -> str:
-    """Return the command that lists the same; by SQL where `list` has no option for it."""
+def as_command(search: Search) -> str:
+    """Return the command that lists the same."""
     options = {"--state": search.state, "--job": search.command, "--queue": search.queue}
     listed = Search(state=search.state, command=search.command, queue=search.queue)
     if search == listed:
         return " ".join(["jobevents list", *(f"{name} {quote(value)}" for name, value in options.items() if value)])
-    return f"jobevents sql {quote(as_sql(search, now))}"
+    return f"jobevents list {quote(write(search))}"
 
 
 def as_sql(search: Search, now: datetime) -> str:

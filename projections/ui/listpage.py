@@ -62,7 +62,7 @@ def show(desk: Desk, given: Given) -> Reply:
         one_order=_one_order(questions, wanted, values["as_of"]),
         of_status_alone="" if questions.jobs.log.ordered and not values["as_of"] else _STATUS_ALONE,
         no_parquet=analytics.missing(),
-        command="" if found.problem or values["as_of"] else copying.as_command(wanted, now),
+        command="" if found.problem or values["as_of"] else copying.as_command(wanted),
         sql="" if found.problem or values["as_of"] else copying.as_sql(wanted, now),
         bulk=actions.of_many(given.caller, THERE, *_all_matching(wanted, values["as_of"], now)),
         is_empty_log=_is_empty(questions, wanted, found),
