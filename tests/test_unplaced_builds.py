@@ -1,6 +1,7 @@
 """Rebuilds over a log without one sequence: beside the live views, compared, promoted, rolled back; nothing newer is replaced."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -59,8 +60,12 @@ def compare(world: Clouded, build: str) -> tuple[list[tuple[str, str]], ViewsDif
     return [(one.job_id, one.kind) for one in (*found, *diff_indexes(world.blobs, "", root))], total
 
 
-def test_a_rebuild_makes_the_views_right(world: Clouded) -> None:
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_rebuild_makes_the_views_right(world: Clouded, *, is_archived: bool) -> None:
     """Whatever was wrong: replaced, put back, removed; the deleted job stays away, and what was replaced can be put back."""
+    if is_archived:
+        archive = pytest.importorskip("projections.archive")
+        assert 3 == archive.Archive(world.blobs).extend(world.jobs.log).jobs
     right = blobs(world)
     spoil(world)
     spoilt = blobs(world)
@@ -117,6 +122,24 @@ def test_nothing_newer_is_replaced_while_others_project(world: Clouded) -> None:
     assert world.is_right()
     replica.settle()
     assert world.is_right()
+
+
+def test_what_comes_while_the_index_is_swapped_is_in_it(world: Clouded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that came and one that went after the log was listed last, right before the new index was stored."""
+    build = wiring_builds.build_beside(world.jobs, threads=2).build
+    put = world.blobs.put
+
+    def meanwhile(name: str, *args: Any, **options: Any) -> str:
+        if name == "index/v1/MANIFEST.json" and world.stored("new") is None:
+            monkeypatch.undo()
+            world.work("new")
+            world.jobs.delete("c")
+        return put(name, *args, **options)
+
+    monkeypatch.setattr(world.blobs, "put", meanwhile)
+    wiring_builds.promote(world.jobs, build, threads=2)
+
+    assert ["a", "b", "new", "waits"] == world.indexed()
 
 
 def test_what_nobody_published_is_owed(world: Clouded) -> None:
