@@ -75,10 +75,13 @@ class Losses:
         if not running or self._jobs.is_captured:
             return {}
         held = [Held(job.job_id, job.worker, job.start, is_overdue(job, now)) for job in running]
+        if not presence.judges:  # ours is old as well, and so are all where the store was away
+            error = Unavailable("this process could not renew its own lease lately")
+            return {job.job_id: _unknown(job.job_id, job.worker, error) for job in running}
         try:
             lost = presence.lost(held)
-        except (Unavailable, PermissionDenied) as error:
-            return {job.job_id: _unknown(job.job_id, job.worker, error) for job in running}
+        except (Unavailable, PermissionDenied) as refused:
+            return {job.job_id: _unknown(job.job_id, job.worker, refused) for job in running}
         until = presence.monotonic() + self._kept_s
         told: dict[str, Lost] = {}
         for job, one in zip(running, held, strict=True):

@@ -136,6 +136,30 @@ def test_leases_that_cannot_be_read(workers: Machine, error: Exception) -> None:
     assert str(error) in found.why
 
 
+class Stuck(MemoryLeases):
+    """Leases that cannot be renewed."""
+
+    def renew(self, lease: object) -> None:
+        raise Unavailable("disk full")
+
+
+def test_who_cannot_renew_a_lease_judges_none(workers: Machine) -> None:
+    """Until one lease after: when the store was away, all are old, and who lives is not known."""
+    job_id = begin(workers.start())
+    watcher = workers.start(leases=Stuck())
+    with pytest.raises(Unavailable):
+        watcher.attempt(watcher.submit("render")).__enter__()
+
+    found = Losses(watcher).of(watcher.job(job_id))
+    workers.elapse(LEASE_S)
+    later = Losses(watcher).of(watcher.job(job_id))
+
+    assert found is not None
+    assert later is not None
+    assert (False, True) == (found.is_certain, later.is_certain)
+    assert "could not renew" in found.why
+
+
 def test_what_was_said_to_run_has_no_lease(workers: Machine) -> None:
     """A record of another service says that it runs: nobody here knows who does it, and nobody is called lost."""
     jobs = workers.start()
