@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from jobevents.events import Event, JobFailed, JobQueued, JobRequeued, JobStarted, JobSucceeded
 from jobevents.job import fold
@@ -18,6 +19,7 @@ from projections.ui import actions
 from projections.ui.diagram import diagram
 from projections.ui.history import rows_of
 from projections.ui.timeline import WIDTH, timeline
+from projections.ui.words import terminal
 from tests.api import Past
 from tests.clock import Clock
 from tests.http import Client
@@ -285,3 +287,42 @@ def test_how_long_its_kind_took_lately(api: Client, jobs: Jobs, clock: Clock) ->
     assert "half of 2 took 10 s or less, none more than 40 s" in said[1]
     assert "half of 3 took 20 s or less, none more than 40 s" in said[2]
     assert re.search(r'class="good" d="M0,16v-4h3v4zM8,16v-8h3v8z"/><path class="bad" d="M4,16v-16h3v16z"', page)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("\x1b[1;31mno space\x1b[0m left", '<span class="a-bad a-strong">no space</span> left'),
+        ("\x1b[32m<b>ok\x1b[39m & on", '<span class="a-good">&lt;b&gt;ok</span> &amp; on'),
+        ("\x1b[2J\x1b]0;title\x07\x1b[38;5;31mplain\x1b[K", "plain"),
+        ("a\x1b", "a\x1b"),
+        ("␛[33mold␛[0m␛]0;title␇ new", '<span class="a-warn">old</span> new'),
+        ("\x1b[31m\u202ex\x1b[m", '<span class="a-bad">[U+202E]x</span>'),
+    ],
+)
+def test_a_line_of_a_log_as_a_terminal_shows_it(line: str, shown: str) -> None:
+    """Colours and weights are kept, other orders are not, and markup is text."""
+    assert shown == str(terminal(line))
+
+
+@given(st.text(st.sampled_from("\x1b␛[]0139;m<&\x07␇ab\u202e")))
+def test_no_line_is_markup(line: str) -> None:
+    """Whatever orders are in it, nothing but our own spans comes of it, and each is closed."""
+    shown = str(terminal(line))
+    bare = re.sub(r'<span class="[a-z -]+">|</span>', "", shown)
+
+    assert "<" not in bare
+    assert shown.count("<span") == shown.count("</span>")
+    assert [one for one in line if one in "ab"] == [
+        one for one in bare.replace("&amp;", "&") if one in "ab"
+    ] or "]" in line
+
+
+def test_a_coloured_line_of_a_job(api: Client, jobs: Jobs) -> None:
+    """Its page has the colours, its text file the line as it is stored."""
+    job_id = jobs.submit("render")
+    with jobs.attempt(job_id) as attempt:
+        attempt.log("\x1b[31mno space\x1b[0m left <b>")
+
+    assert '<span class="a-bad">no space</span> left &lt;b&gt;' in api.get(f"/jobs/{job_id}/lines").text
+    assert "no space" in api.get(f"/jobs/{job_id}/log.txt").text

@@ -101,6 +101,7 @@ def _environment() -> Environment:
         one_line=words.one_line,
         json=words.json_text,
         exact=words.exact,
+        terminal=words.terminal,
         numbered=enumerate,
         glyph=words.glyph,
         iso=words.iso,

@@ -13,6 +13,11 @@ from jobevents.errors import InvalidValue
 from jobevents.times import to_datetime
 
 _UNSEEN: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")  # direction, and no width
+# What terminals take for orders (ECMA-48): colours and weights end with m, all else moves about, which a page does not.
+_ORDER: Final = re.compile(  # as it is stored: the two characters that begin and end them are kept as their pictures
+    r"[\x1b␛](?:\[([0-9;:<=>?]*)[ -/]*([@-~])|\][^\x07␇\x1b␛]*(?:[\x07␇]|[\x1b␛]\\)?|[@-Z\\^_])"
+)
+_COLOURS: Final = {1: "bad", 2: "good", 3: "warn", 4: "cool", 5: "odd", 6: "cool"}  # by the last digit of 31-36, 91-96
 GLYPHS: Final = {
     "queued": "○",
     "running": "◐",
@@ -116,6 +121,39 @@ def plain(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Markup) and _UNSEEN.search(value):
         return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", value)
     return value
+
+
+def terminal(text: str) -> Markup:
+    """Return a line as a terminal shows it: in the colours and weights that it asks for; other orders are left out."""
+    shown, place, style = [], 0, frozenset[str]()
+    for order in _ORDER.finditer(text):
+        shown.append(_styled(text[place : order.start()], style))
+        place = order.end()
+        if order[2] == "m":
+            style = _restyled(style, order[1])
+    shown.append(_styled(text[place:], style))
+    return Markup("").join(shown)
+
+
+def _styled(text: str, style: frozenset[str]) -> Markup:
+    if not style or not text:
+        return escape(plain(text))
+    return Markup('<span class="{}">{}</span>').format(" ".join(f"a-{one}" for one in sorted(style)), plain(text))
+
+
+def _restyled(style: frozenset[str], codes: str) -> frozenset[str]:
+    for code in codes.split(";"):
+        if not code.isdigit() or int(code) == 0:
+            style = frozenset()
+        elif code in ("1", "2"):
+            style |= {"strong" if code == "1" else "faint"}
+        elif code == "22":
+            style -= {"strong", "faint"}
+        elif int(code) // 10 in (3, 9):
+            style = style & {"strong", "faint"} | ({_COLOURS[int(code) % 10]} if int(code) % 10 in _COLOURS else set())
+        if code in ("38", "48"):  # what follows is one of many colours, and no order
+            break
+    return style
 
 
 def exact(value: str) -> Markup:
