@@ -89,9 +89,9 @@ def list_jobs(
                 raise InvalidValue("--after goes with --state alone: the index knows neither kinds nor queues")
             _print_slice(jobs, _slice(jobs, after, per_page, state), as_json)
             return
-        reader = None if job or queue else _current_reader(jobs)
-        if reader is not None:
-            print_page(reader.page(state, page, per_page), as_json, jobs=jobs)
+        found = None if job or queue else _page_of_index(jobs, state, page, per_page)
+        if found is not None:
+            print_page(found, as_json, jobs=jobs)
             return
         if state == OTHER:
             raise InvalidValue("jobs in other states are listed from the index alone; run: jobevents project --once")
@@ -99,6 +99,18 @@ def list_jobs(
 
         filter = RunFilter(job=job, statuses=(state,) if state else (), queue=queue)
         print_page(page_of(jobs, filter, page, per_page, type=Status), as_json, jobs=jobs)
+
+
+def _page_of_index(jobs: Jobs, state: str, page: int, per_page: int) -> "StatusPage[Status] | None":
+    """Return a page of the index; None where the table is to be asked: the index is behind, or cannot be read, which is said."""
+    try:
+        reader = _current_reader(jobs)
+        return None if reader is None else reader.page(state, page, per_page)
+    except Corrupt as error:
+        if not jobs.log.ordered or state == OTHER:
+            raise
+        console.note(f"listed from the table of jobs, as the views cannot be read: {error}", to_err=True)
+        return None
 
 
 def _current_reader(jobs: Jobs) -> "Reader[Status] | None":

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from jobevents.blobs import Blob, Blobs
-from jobevents.errors import NotFound
+from jobevents.errors import Corrupt, NotFound
 from jobevents.job import DELETED, Job
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
@@ -248,6 +248,7 @@ class IndexCheck:
         self._head: int | None = None  # place of the log's last event, read after the index was
         self._reach = Reach()
         self._is_kept = False
+        self._broken = ""  # why it cannot be read
         self._stopped: frozenset[str] = frozenset()  # parked, or an event of theirs was passed over
         self.position = 0
 
@@ -256,14 +257,21 @@ class IndexCheck:
         if not self._log.ordered:
             self._reach = read_reach(self._blobs, self._prefix, "index", None)
         try:
+            self._enter_newest(ledger)
+        except (Corrupt, NotFound) as error:
+            ledger.forget_entries()
+            self._broken, self.position = str(error), 0
+        self._head = int(self._log.last_cursor() or 0) if self._log.ordered else None
+        self._is_kept = bool(self.position)
+        if not self._is_kept and not self._broken:
+            self.checked.note = "there is no index yet; jobevents project keeps one"
+        self._stopped = frozenset(one.parked.job_id for one in list_parked(self._blobs, self._prefix, "index"))
+
+    def _enter_newest(self, ledger: Ledger) -> None:
+        try:
             self._enter(ledger)
         except NotFound:  # a chunk was collected since the manifest was read: a newer one is there
             self._enter(ledger)
-        self._head = int(self._log.last_cursor() or 0) if self._log.ordered else None
-        self._is_kept = bool(self.position)
-        if not self._is_kept:
-            self.checked.note = "there is no index yet; jobevents project keeps one"
-        self._stopped = frozenset(one.parked.job_id for one in list_parked(self._blobs, self._prefix, "index"))
 
     def _enter(self, ledger: Ledger) -> None:
         ledger.forget_entries()
@@ -298,6 +306,8 @@ class IndexCheck:
 
     def finish(self, ledger: Ledger, *, whole: bool) -> Iterator[Flaw]:
         """Hold the whole index against all jobs."""
+        if self._broken:
+            yield Flaw("index", "unreadable", f"the index cannot be read: {self._broken}")
         if not self._is_kept:
             return
         if whole and self._head is not None and self.position > self._head:

@@ -26,6 +26,9 @@ def rank(job_id: str) -> str:
     return (sort_key(job_id) or _NO_TIME) + job_id
 
 
+ANEW = "make it anew with: jobevents rebuild --view index"  # what mends an index that cannot be read
+
+
 class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """Some neighbours of one sequence, a column each; never changed once it is stored."""
 
@@ -107,8 +110,8 @@ def _decoded(data: bytes, name: str, count: int) -> Chunk:
     try:
         chunk = _decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise Corrupt(f"chunk of the index is unreadable name={name} reason={error}: rebuild the index") from error
+        raise Corrupt(f"chunk of the index is unreadable name={name} reason={error}: {ANEW}") from error
     columns = len(chunk.ids), len(chunk.versions), len(chunk.states) or count
     if columns != (count, count, count):
-        raise Corrupt(f"chunk of the index is not whole name={name} columns={columns} count={count}: rebuild the index")
+        raise Corrupt(f"chunk of the index is not whole name={name} columns={columns} count={count}: {ANEW}")
     return chunk

@@ -18,7 +18,7 @@ import msgspec
 from jobevents.blobs import ABSENT, Blobs
 from jobevents.errors import Corrupt, InvalidValue, NotFound
 from jobevents.ids import shown
-from projections.chunks import DEFAULT_CACHED, ChunkRef, Chunks, rank
+from projections.chunks import ANEW, DEFAULT_CACHED, ChunkRef, Chunks, rank
 from projections.manifest import ALL, LETTERS, OTHER, ManifestBlob, Stored, root_of
 from projections.paging import PageMeta, meta_of
 
@@ -118,7 +118,7 @@ class Index:
             try:
                 return select(self._load())
             except NotFound as error:
-                raise Corrupt(f"chunk of the index is missing: {error}; rebuild the index") from error
+                raise Corrupt(f"chunk of the index is missing: {error}; {ANEW}") from error
 
     def _load(self) -> "_Loaded":
         with self._lock:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from jobevents.blobs import Blobs
 from jobevents.errors import NotFound
 from jobevents.job import QUEUED, RUNNING
-from projections.chunks import ChunkRef, Chunks
+from projections.chunks import ANEW, ChunkRef, Chunks
 from projections.manifest import ALL, OTHER, Manifest, ManifestBlob, root_of
 
 UNFINISHED = (QUEUED, RUNNING, OTHER)  # a state of open text is not final for all we know
@@ -88,7 +88,7 @@ class IndexCensus:
     def _from(self, name: str, gone: ChunkRef) -> list[ChunkRef]:
         refs = list(self._load().sequences.get(name, ()))
         if any(ref.id == gone.id for ref in refs):
-            raise NotFound(f"chunk of the index is missing id={gone.id}; rebuild the index")
+            raise NotFound(f"chunk of the index is missing id={gone.id}; {ANEW}")
         first = next((n for n, ref in enumerate(refs) if ref.first > gone.first), len(refs))
         return refs[max(0, first - 1) :]
 

@@ -15,7 +15,7 @@ import msgspec
 from jobevents.blobs import Blobs
 from jobevents.errors import Conflict, Corrupt, Misconfigured, NotFound, Unavailable
 from jobevents.job import DELETED, Job
-from projections.chunks import DEFAULT_CACHED, ChunkRef, Chunks, rank
+from projections.chunks import ANEW, DEFAULT_CACHED, ChunkRef, Chunks, rank
 from projections.collector import Collector
 from projections.manifest import (
     ALL,
@@ -164,7 +164,7 @@ class IndexView:
             except NotFound as error:  # a chunk that another writer has replaced and collected
                 stored = self._manifest.load(self._stored)
                 if stored is self._stored:
-                    raise Corrupt(f"chunk of the index is missing: {error}; rebuild the index") from error
+                    raise Corrupt(f"chunk of the index is missing: {error}; {ANEW}") from error
                 self._base_on(stored)
             else:
                 self._waiting.clear()

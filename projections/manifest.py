@@ -14,7 +14,7 @@ from jobevents.assertions import Instant
 from jobevents.blobs import ABSENT, Blobs
 from jobevents.errors import Corrupt, NotFound
 from jobevents.job import CANCELED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCEEDED
-from projections.chunks import ChunkRef
+from projections.chunks import ANEW, ChunkRef
 
 ALL = "all"
 """The sequence of all jobs."""
@@ -89,7 +89,7 @@ class ManifestBlob:
         try:
             return Stored(_decode(blob.data), blob.generation, blob.stored_at)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise Corrupt(f"manifest is unreadable name={self._name} reason={error}: rebuild the index") from error
+            raise Corrupt(f"manifest is unreadable name={self._name} reason={error}: {ANEW}") from error
 
     def save(self, manifest: Manifest, over: Stored) -> Stored:
         """Write `manifest` over the generation it was made from, in one step.

@@ -1,5 +1,6 @@
 """The commands that read history, as an operator types them: at a terminal of 80 columns, and in a pipe."""
 
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -338,6 +339,32 @@ def test_statuses_of_a_log_of_objects_are_repaired(jobevents: CommandLine, tmp_p
 
     assert jobevents("verify", "--url", url).json["right"]
     assert right == succeeded.read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["manifest", "chunk"])
+def test_an_index_that_cannot_be_read_is_told_and_mended(jobevents: CommandLine, job_id: str, damage: str) -> None:
+    """The log is proved all the same, jobs are listed from the table, and the index is made anew by what the report advises."""
+    jobevents("project", "--once")
+    index = Path("jobs-blobs", "index", "v1")
+    if damage == "manifest":
+        (index / "MANIFEST.json").write_bytes(b"garbage")
+    else:
+        for chunk in (index / "chunk").iterdir():
+            chunk.unlink()
+
+    listed, told = jobevents("list"), jobevents("verify", at_terminal=True)
+    mended = jobevents("verify", "--repair-views")
+    again, after = jobevents("verify"), jobevents("list")
+
+    assert 0 == listed.code
+    assert "listed from the table of jobs" in listed.err
+    assert "jobevents rebuild --view index" in listed.err
+    assert after.json["items"] == listed.json["items"]
+    assert 1 == told.code
+    assert "index: unreadable" in told.out
+    assert re.search(r"ok +log", told.out)
+    assert "jobevents verify --repair-views" in told.out
+    assert [(1, ""), (0, "")] == [(one.code, one.err) for one in (mended, again)]
 
 
 def test_what_cannot_be_repaired_is_reported_all_the_same(jobevents: CommandLine, job_id: str) -> None:
