@@ -5,7 +5,7 @@ PARALLEL = -n 3 --dist loadscope --no-loadscope-reorder
 # Tests start hundreds of processes: where bytecode is not kept, each of them compiles the package anew.
 export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL = help
-.PHONY: help demo test soak chaos kill lint bench diagram clean package environment
+.PHONY: help demo test soak chaos kill fleet lint bench diagram clean package environment
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ kill: environment  ## 20,000 runs on each database by eight processes that are k
 
 chaos: environment  ## 20,000 simulated worlds of the cloud protocol, of which make test lives through 500
 	JOBEVENTS_CHAOS_SEEDS=20000 $(BIN)/python -m pytest -n 2 tests/test_simulation.py $(ARGS)
+
+fleet: environment  ## 3,000 jobs in a bucket, and in files: workers and a projector killed, Pub/Sub gone for 20 s
+	JOBEVENTS_FLEET_JOBS=3000 JOBEVENTS_FLEET_OUTAGE_S=20 JOBEVENTS_GCS_FILES=1 $(BIN)/python -m pytest -s tests/test_fleet.py $(ARGS)
 
 lint: environment  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -82,7 +82,7 @@ class BlobLogContract(LogContract):
     whole_calls = False
     keeps_rows = False
     races = 20
-    many = 600
+    many, at_a_time = 200, 90
 
 
 class Indexed:

@@ -96,7 +96,7 @@ def _binary() -> Path:
 def _started(binary: Path, external_url: str, log: int, output: Path) -> tuple[subprocess.Popen[bytes], int]:
     for _ in range(3):  # another program may take the free port first
         port = _free_port()
-        where = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", str(port)]
+        where = ["-scheme", "http", *_kept(output), "-host", "127.0.0.1", "-port", str(port)]
         public = ["-external-url", external_url, "-public-host", external_url.removeprefix("http://")]
         try:
             process = subprocess.Popen([str(binary), *where, *public], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -110,6 +110,13 @@ def _started(binary: Path, external_url: str, log: int, output: Path) -> tuple[s
         process.kill()
         process.wait()
     return _unavailable(f"fake-gcs-server does not answer: {output.read_text(errors='replace')[-500:]}")
+
+
+def _kept(output: Path) -> list[str]:
+    """Return where objects are kept: in memory, where it looks through all of a bucket for each request; or in files."""
+    if "JOBEVENTS_GCS_FILES" not in os.environ:
+        return ["-backend", "memory"]
+    return ["-backend", "filesystem", "-filesystem-root", str(output.with_suffix(".objects"))]
 
 
 def _free_port() -> int:

@@ -51,6 +51,8 @@ def kinds(jobs: Jobs, job_id: str) -> list[str]:
 class TestGcsLog(BlobLogContract):
     """The log keeps the contract."""
 
+    races = 5
+
     @pytest.fixture
     def log(self, gcs_blobs: GcsBlobs, gcs_time: FakeTime) -> Iterator[EventLog]:
         backoff = Backoff(sleep=gcs_time.sleep, clock=gcs_time.clock)

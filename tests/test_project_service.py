@@ -321,16 +321,19 @@ def _is_gone(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_the_emulators_start_with_one_command(tmp_path: Path) -> None:
+def test_the_emulators_start_with_one_command(
+    tmp_path: Path, jobevents: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`jobevents dev-cloud` prints what to use: a job is submitted and projected with it; Ctrl-C ends everything."""
     process = start("dev-cloud", cwd=tmp_path)
     try:
         assert process.stdout is not None
         cloud = json.loads(process.stdout.readline())
-        for args in (("submit", "--create", "render", "{}", "--id", "song"), ("project", "--once", "--create")):
-            done = start(*args, cwd=tmp_path, env=cloud["env"])
-            out, err = done.communicate(timeout=60)
-            assert 0 == done.returncode, (args, out, err)
+        for name, value in cloud["env"].items():
+            monkeypatch.setenv(name, value)
+        for args in (("submit", "render", "{}", "--id", "song"), ("project", "--once", "--create")):
+            done = jobevents(*args)
+            assert 0 == done.code, (args, done)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     finally:
@@ -338,8 +341,7 @@ def test_the_emulators_start_with_one_command(tmp_path: Path) -> None:
         process.communicate()
 
     assert 0 == process.returncode
-    for pid in cloud["processes"]:
-        assert subprocess.run(["kill", "-0", str(pid)], capture_output=True, check=False).returncode
+    assert all(_is_gone(pid) for pid in cloud["processes"])
 
 
 @pytest.mark.slow

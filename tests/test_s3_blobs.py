@@ -31,9 +31,15 @@ _calls = pytest.mark.parametrize("call", list(_CALLS.values()), ids=list(_CALLS)
 class TestS3Blobs(BlobsContract):
     """What every store of blobs promises."""
 
+    turns = 2
+    many = 120  # over two of its pages
+
     @pytest.fixture
-    def blobs(self, s3_blobs: S3Blobs) -> Blobs:
-        return s3_blobs
+    def blobs(self, s3_bucket: str, s3_time: FakeTime) -> Iterator[Blobs]:
+        with closing(
+            S3Blobs(s3_bucket, page_size=50, backoff=Backoff(sleep=s3_time.sleep, clock=s3_time.clock))
+        ) as blobs:
+            yield blobs
 
 
 @pytest.fixture

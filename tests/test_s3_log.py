@@ -16,6 +16,8 @@ pytestmark = pytest.mark.slow
 class TestS3Log(BlobLogContract):
     """What every log on blobs promises."""
 
+    races = 5
+
     @pytest.fixture
     def log(self, s3_blobs: S3Blobs) -> Iterator[EventLog]:
         recorder = BlobRecorder(s3_blobs, "log-1", once=s3_blobs.once())

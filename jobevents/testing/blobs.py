@@ -30,6 +30,9 @@ _bad_names = pytest.mark.parametrize("name", list(_BAD_NAMES.values()), ids=list
 class BlobsContract(BlobRaces):
     """The port's behaviour; the fixture must give an empty store to each test."""
 
+    turns = 5  # fewer where a write takes long
+    many = 520  # objects of a listing of more than a page: fewer where a page is less
+
     @pytest.fixture
     def blobs(self) -> Blobs:
         raise NotImplementedError("override the fixture `blobs` with an empty store")
@@ -359,7 +362,7 @@ class BlobsContract(BlobRaces):
 
     def test_list_of_many(self, blobs: Blobs) -> None:
         """A listing of more entries than a page is whole, without doubles."""
-        put = [f"many/{n:04d}" for n in range(520)]
+        put = [f"many/{n:04d}" for n in range(self.many)]
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(lambda name: blobs.put(name, b""), put))
 

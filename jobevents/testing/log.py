@@ -21,7 +21,8 @@ class LogContract(LogFeeds, LogRows, LogCensus, LogRaces):
     ordered = True  # one sequence over all jobs, in commit order
     whole_calls = True  # of the events of one call, all are there or none
     races = 200  # fewer where a write takes long
-    many = 1100  # fewer, but over 500, as above
+    many = 1100  # fewer, as above, in hundreds, but over `at_a_time`
+    at_a_time = 500  # events that a scan of many reads at a time
     keeps_rows = True  # a row of each job's current state, in the transaction of its events: `recorder.runs`
 
     @pytest.fixture
