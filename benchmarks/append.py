@@ -54,7 +54,10 @@ def emitter_one(setting: Setting) -> Iterator[Repeat]:
 
 @contextmanager
 def limit_one(setting: Setting) -> Iterator[Repeat]:
-    """The same two rows, made beforehand, one transaction each, on a bare connection."""
+    """Two bare rows, made beforehand and written whole, one transaction each, on a bare connection.
+
+    It holds no event against the one before and ends no claim, as ours does; ours writes of a row only what has changed.
+    """
     with _raw(setting.own) as connection:
         yield _repeating(setting.size, lambda steps: _raw_work(connection, list(_raw_rows(steps)), 1))
 
@@ -149,13 +152,13 @@ def _made(steps: Iterable[Step]) -> list[tuple[Event, Job]]:
 
 def _appending(log: EventLog, made: Sequence[tuple[Event, Job]], batch: int) -> Work:
     """Return the work of appending events in batches, each job's head known from its last append."""
+    parts = [made[start : start + batch] for start in range(0, len(made), batch)]
+    calls = [([event for event, _ in part], list({job.job_id: job for _, job in part}.values())) for part in parts]
 
     def work() -> int:
         heads: dict[str, Head] = {}
-        for start in range(0, len(made), batch):
-            part = made[start : start + batch]
-            rows = list({job.job_id: job for _, job in part}.values())
-            for stored in log.append([event for event, _ in part], heads=heads, rows=rows):
+        for events, rows in calls:
+            for stored in log.append(events, heads=heads, rows=rows):
                 heads[stored.job_id] = Head(stored.version, stored.chain)
         return len(made)
 
@@ -183,14 +186,15 @@ def _raw(directory: Path) -> Iterator[sqlite3.Connection]:
 def _raw_work(connection: sqlite3.Connection, rows: Sequence[RawRows], batch: int) -> Work:
     insert = f'INSERT INTO "{EVENTS}" (originator_id, originator_version, topic, state) VALUES (?, ?, ?, ?)'
     put_run = Statements(DEFAULT_TABLES, EVENTS).put_run
+    parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+    calls = [([event for event, _ in part], list({run[0]: run for _, run in part}.values())) for part in parts]
 
     def work() -> int:
         cursor = connection.cursor()
-        for start in range(0, len(rows), batch):
+        for events, runs in calls:
             cursor.execute("BEGIN IMMEDIATE")
-            part = rows[start : start + batch]
-            cursor.executemany(insert, [event for event, _ in part])
-            cursor.executemany(put_run, {run[0]: run for _, run in part}.values())
+            cursor.executemany(insert, events)
+            cursor.executemany(put_run, runs)
             cursor.execute("COMMIT")
         return len(rows)
 

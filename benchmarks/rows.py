@@ -53,8 +53,10 @@ ROWS: tuple[Row, ...] = (
         "what every transition of a job costs its worker",
         Sizes(20, 50, 200),
         (
-            _append("ours", "ours_one", "EventLog.append of an event made before, with its job's row"),
-            _append("limit", "limit_one", "the same two rows made before, a bare connection"),
+            _append(
+                "ours", "ours_one", "EventLog.append of an event made before, with what it changes of its job's row"
+            ),
+            _append("limit", "limit_one", "two whole rows made before, a bare connection"),
             _append("ours, emitter", "emitter_one", "Emitter.change: fold and check besides"),
             _append("peer", "peer_one", "eventsourcing's SQLite recorder, JSON; no row of the state"),
         ),
