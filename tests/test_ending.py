@@ -1,5 +1,6 @@
 """A turn, the ends of runs and the starts of others in one transaction: none is lost or told wrongly for another's sake."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from jobevents.store import run_of
 from jobevents.turn import Turn, take
 from tests.clock import Clock
 from tests.failinglog import FailingRecorder, failing_jobs
-from tests.runners import Runners
+from tests.runners import PATIENCE_S, Runners
 
 
 class Bench(NamedTuple):
@@ -213,3 +214,18 @@ def test_a_runner_ends_runs_with_the_starts_of_others(workers: int, bench: Bench
     assert 40 == sum(bench.recorder.appends)
     assert len(bench.recorder.appends) <= 20 + workers
     assert max(bench.recorder.appends) <= 2 * workers
+
+
+def test_one_that_takes_its_time_holds_up_none_begun_with_it(bench: Bench) -> None:
+    """After many that were over in an instant, which one thread ran, three wait for each other: each has a thread."""
+    runners = Runners(bench.jobs)
+    together = threading.Barrier(3)
+    runners.registry.job("render")(lambda ctx: None)
+    runners.registry.job("meet")(lambda ctx: together.wait(PATIENCE_S))
+    runners.start(workers=3, prefetch=64)
+    runners.ended(*bench.jobs.submit_many([{"name": "render"}] * 60))
+
+    met = runners.ended(*bench.jobs.submit_many([{"name": "meet"}] * 3))
+    runners.stop()
+
+    assert [0, 1, 2] == sorted(job.result for job in met)
