@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from jobevents import console, overview
+from jobevents.boundary import did_you_mean
 from jobevents.cli_options import LONGEST_S, AsJson, CreateLog, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.jobs import Jobs
@@ -101,6 +102,10 @@ def run(
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with open_jobs(url, create=create, delivers=True) as jobs:
         runner = JobRunner(jobs, found, workers=workers, queues=queue, grace_s=grace, logs=logs)  # type: ignore[arg-type]
+        known = {"default", *(one.queue for one in found)}
+        for name in [name for name in queue or () if name not in known]:
+            hint = did_you_mean(name, known)
+            console.note(f"no kind of job in {registry} is of the queue name={name!r:.80}{hint}", to_err=True)
         console.note(f"{len(found)} kinds of jobs, {workers} workers; Ctrl-C to stop", to_err=True)
         runner.run()
 

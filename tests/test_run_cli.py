@@ -64,7 +64,7 @@ def with_jobs(do: Callable[[Jobs], Any], **options: Any) -> Any:
 def test_a_runner_runs_until_it_is_told_to_stop(studio: str, tmp_path: Path, number: signal.Signals) -> None:
     """It finishes what runs, exits with 0, and the jobs are done."""
     job_id = with_jobs(lambda jobs: jobs.submit("render", 7))
-    process = start("run", studio, "--url", URL, cwd=tmp_path)
+    process = start("run", studio, "--url", URL, "--queue", "default", "--queue", "defalt", cwd=tmp_path)
 
     with connect(URL) as jobs, jobs.log.subscribe() as feed:
         for record in feed:
@@ -75,6 +75,7 @@ def test_a_runner_runs_until_it_is_told_to_stop(studio: str, tmp_path: Path, num
 
     assert 0 == process.returncode
     assert "3 kinds of jobs, 4 workers; Ctrl-C to stop" in err
+    assert "is of the queue name='defalt'; did you mean default?" in err
     assert "rendered" == with_jobs(lambda jobs: jobs.job(job_id).result)
 
 
