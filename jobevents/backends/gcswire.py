@@ -8,6 +8,7 @@ token that has run out.
 import base64
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -18,7 +19,7 @@ import msgspec
 import requests
 import urllib3
 from google.api_core.exceptions import from_http_status
-from google.auth.transport.urllib3 import AuthorizedHttp
+from google.auth.transport.requests import Request
 from requests.adapters import HTTPAdapter
 
 LARGEST = 8 << 20  # bytes in one request; the library sends what is larger piece by piece
@@ -45,7 +46,11 @@ class GcsWire:
     def __init__(self, client: Any, bucket: str, *, threads: int) -> None:  # google-cloud-storage has no types
         """Ask as the client would: its endpoint, its credentials, the proxies and certificates of the environment."""
         endpoint = client._connection.API_BASE_URL
-        self._http = AuthorizedHttp(client._credentials, http=_pool(client._http, endpoint, threads))
+        self._credentials = client._credentials
+        self._pool = _pool(client._http, endpoint, threads)
+        # Tokens come from other hosts, for which the environment may name another proxy, or none: the metadata server's.
+        self._session = requests.Session()
+        self._refresh = Request(self._session)
         self._download = f"{endpoint}/download/storage/v1/b/{quote(bucket, safe='')}/o/"
         self._upload = (
             f"{endpoint}/upload/storage/v1/b/{quote(bucket, safe='')}/o?uploadType=multipart&ifGenerationMatch="
@@ -83,17 +88,29 @@ class GcsWire:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.http.clear()
+        self._pool.clear()
+        self._session.close()
 
     def _ask(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_s: float
     ) -> urllib3.BaseHTTPResponse:
-        reply: urllib3.BaseHTTPResponse = self._http.urlopen(
-            method, url, body=body, headers=headers, timeout=timeout_s, retries=False, redirect=False
-        )
+        refresh = partial(self._refresh, timeout=timeout_s)
+        reply = self._send(refresh, method, url, headers, body, timeout_s)
+        if reply.status == 401:  # the token ran out on its way
+            self._credentials.refresh(refresh)
+            reply = self._send(refresh, method, url, headers, body, timeout_s)
         if reply.status not in (200, 304):
             raise from_http_status(reply.status, reply.data.decode(errors="replace")[:_TOLD])  # type: ignore[no-untyped-call]
         return reply
+
+    def _send(
+        self, refresh: Any, method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_s: float
+    ) -> urllib3.BaseHTTPResponse:
+        signed = dict(headers)
+        self._credentials.before_request(refresh, method, url, signed)
+        return self._pool.urlopen(
+            method, url, body=body, headers=signed, timeout=timeout_s, retries=False, redirect=False
+        )
 
 
 class _Made(msgspec.Struct):
@@ -117,9 +134,11 @@ def _pool(session: requests.Session, url: str, threads: int) -> urllib3.PoolMana
     """Return what keeps the connections, set up as the session is."""
     found = session.merge_environment_settings(url, {}, None, None, None)
     verify = certifi.where() if found["verify"] is True else found["verify"]
-    tls: dict[str, Any] = (
-        {"ca_cert_dir" if Path(verify).is_dir() else "ca_certs": verify} if verify else {"cert_reqs": "CERT_NONE"}
-    )
+    tls: dict[str, Any] = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+    if verify:
+        tls["ca_cert_dir" if Path(verify).is_dir() else "ca_certs"] = verify
+    if cert := found["cert"]:
+        tls["cert_file"], tls["key_file"] = (cert, None) if isinstance(cert, str) else cert
     adapter = HTTPAdapter(pool_connections=4, pool_maxsize=threads)
     proxy = requests.utils.select_proxy(url, found["proxies"])
     if proxy:
