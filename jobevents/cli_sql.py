@@ -158,13 +158,14 @@ def _write_rows(answer: "Answer", format: Format, path: Path) -> int:
 
 def _print_table(answer: "Answer") -> str:
     from projections.csvtext import as_text
+    from projections.tables import rows_of
 
     rows: list[list[Text]] = []
     more = 0
     for batch in answer.batches():
         room = SHOWN - len(rows)
-        for row in batch.slice(0, room).to_pylist() if room > 0 else []:
-            rows.append([console.plain(as_text(value), 200) for value in row.values()])
+        for row in rows_of(batch.slice(0, room)) if room > 0 else []:
+            rows.append([console.plain(as_text(value), 200) for value in row])
         more += max(0, batch.num_rows - max(0, room))
     if not rows:
         return "no rows"

@@ -11,6 +11,7 @@ the end R the rows or E why there are none; the rows of tables go the other way 
 
 import os
 import resource
+import select
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from jobevents.errors import Corrupt, InvalidValue, JobEventsError, Unavailable
 from jobevents.jobs import Jobs
 from projections.csvtext import as_text
 from projections.query import ask
-from projections.tables import Stream, Tables
+from projections.tables import Stream, Tables, rows_of
 
 if TYPE_CHECKING:
     from projections.api.masking import Mask
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
 ROWS: Final = 1000  # of an answer
 COLUMNS: Final = 100
 CELL: Final = 4000  # characters
+SAID: Final = 8 * 1024**2  # characters of all cells: the server has them several times at once
 SECONDS: Final = 30.0  # from when the child is ready
 _READY_S: Final = 60.0  # for it to be: its libraries take half a second, and longer where others want the machine
 _MEMORY_MB: Final = 192  # as DuckDB counts it
 _SPACE: Final = 3 * 1024**3  # bytes of the child's address space: libraries and what they reserve take half of it
-_FILE: Final = 512 * 1024**2  # bytes of a temporary file
+_DISK_MB: Final = 512  # of temporary files
+_MESSAGE: Final = 16 * SAID  # bytes that the child may send at once: a character takes six at most
 _NAMES: Final = ("events", "jobs", "attempts", "logs")
+_TOO_MUCH: Final = "query needs more memory than it may have: have it keep, sort or read less"
 _JSON: Final = {"jobs": ("params", "result", "fields"), "logs": ("attrs",), "events": ("data",), "attempts": ()}
 
 _one = threading.Lock()  # a server answers one at a time
@@ -90,20 +94,27 @@ def _supervised(tables: "_Shown", sql: str, seconds: float) -> Table:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        timer = threading.Timer(seconds, child.kill)
+        is_late = threading.Event()
+
+        def stop() -> None:
+            is_late.set()
+            child.kill()
+
+        timer = threading.Timer(seconds, stop)
         try:
             with Connection(ours.detach()) as connection:
-                if not connection.poll(_READY_S):
-                    raise Unavailable(f"the process that answers queries was not ready in {_READY_S:g} s")
+                _await(connection)
                 timer.start()
-                connection.recv_bytes()
                 connection.send_bytes(sql.encode(errors="replace"))
                 for name in _NAMES:
                     connection.send_bytes(tables.schema(name).serialize().to_pybytes())
                 return _serve(connection, tables)
         except (EOFError, OSError) as error:
-            is_late = timer.finished.is_set()
-            why = f"took longer than {seconds:g} s" if is_late else "needs more memory, time or files than it may have"
+            why = (
+                f"took longer than {seconds:g} s"
+                if is_late.is_set()
+                else "needs more memory, time or files than it may have"
+            )
             raise InvalidValue(
                 f"query was stopped: it {why}; have it keep, sort or read less, or run it by: jobevents sql"
             ) from error
@@ -113,11 +124,25 @@ def _supervised(tables: "_Shown", sql: str, seconds: float) -> Table:
             child.wait()
 
 
+def _await(connection: Connection) -> None:
+    """Wait until the child is ready.
+
+    Raises:
+        Unavailable: it will not be.
+    """
+    if not connection.poll(_READY_S):
+        raise Unavailable(f"the process that answers queries was not ready in {_READY_S:g} s")
+    try:
+        connection.recv_bytes(_MESSAGE)
+    except (EOFError, OSError) as error:
+        raise Unavailable("the process that answers queries has not begun: has this machine memory left?") from error
+
+
 def _serve(connection: Connection, tables: "_Shown") -> Table:
     """Send the rows that are asked for, until the answer comes."""
     readings: list[Iterator[pa.RecordBatch]] = []
     while True:
-        message = connection.recv_bytes()
+        message = connection.recv_bytes(_MESSAGE)
         kind, said = message[:1], message[1:]
         match kind:
             case b"T":
@@ -209,13 +234,15 @@ class _Asked:
 
 def _answer(connection: Connection, sql: str) -> Table:
     schemas = {name: pa.ipc.read_schema(pa.py_buffer(connection.recv_bytes())) for name in _NAMES}
-    with ask(_Asked(connection, schemas), sql, memory_mb=_MEMORY_MB) as found:
+    with ask(_Asked(connection, schemas), sql, memory_mb=_MEMORY_MB, disk_mb=_DISK_MB) as found:
         rows: list[list[str | None]] = []
+        left = SAID
         for batch in found.batches():
-            for row in zip(*(column.to_pylist() for column in batch.columns[:COLUMNS]), strict=True):
+            for row in rows_of(batch.select(range(min(COLUMNS, batch.num_columns)))):
                 rows.append([None if one is None else as_text(one)[:CELL] for one in row])
-                if len(rows) > ROWS:
-                    return Table(found.columns[:COLUMNS], rows[:ROWS], has_more=True, unreadable=0)
+                left -= sum(len(cell or "") for cell in rows[-1])
+                if len(rows) > ROWS or left < 0:
+                    return Table(found.columns[:COLUMNS], rows[:-1], has_more=True, unreadable=0)
         return Table(found.columns[:COLUMNS], rows, has_more=False, unreadable=0)
 
 
@@ -223,25 +250,34 @@ def _confine() -> None:
     """Have the system bound what this process may take, for good."""
     for what, limit in (
         (resource.RLIMIT_AS, _SPACE),
-        (resource.RLIMIT_FSIZE, _FILE),
+        (resource.RLIMIT_FSIZE, _DISK_MB * 1024**2),
         (resource.RLIMIT_CPU, int(SECONDS)),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(what, (limit, limit))
 
 
+def _end_with(socket_number: int) -> None:
+    """End as soon as nobody waits for the answer any more: a query may sleep, which no limit counts."""
+    watched = select.poll()
+    watched.register(socket_number, select.POLLRDHUP)
+    watched.poll()
+    os._exit(1)
+
+
 def main() -> None:
     """Answer the query that comes over the socket whose number is given."""
     _confine()
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     with Connection(int(sys.argv[1])) as connection:
         connection.send_bytes(b"ready")
         sql = connection.recv_bytes().decode()
         try:
             connection.send_bytes(b"R" + msgspec.json.encode(_answer(connection, sql)))
+        except (MemoryError, Unavailable):
+            connection.send_bytes(b"E" + _TOO_MUCH.encode())
         except JobEventsError as error:
             connection.send_bytes(b"E" + str(error).encode(errors="replace"))
-        except MemoryError:
-            connection.send_bytes(b"Equery needs more memory than it may have: have it keep, sort or read less")
 
 
 if __name__ == "__main__":

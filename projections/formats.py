@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from projections.csvtext import csv_line, to_json
+from projections.tables import rows_of
 
 TYPES = {"text": pa.string(), "whole": pa.int64(), "time": pa.timestamp("us", tz="UTC")}
 
@@ -18,7 +19,7 @@ def write_csv(batches: Iterable[pa.RecordBatch], columns: Sequence[str], file: I
     file.write(csv_line(columns))
     count = 0
     for batch in batches:
-        for row in _rows(batch):
+        for row in rows_of(batch):
             file.write(csv_line(row))
         count += batch.num_rows
     return count
@@ -34,7 +35,7 @@ def write_json_lines(
     raw = [place for place, name in enumerate(columns) if name in json_columns]
     count = 0
     for batch in batches:
-        for row in _rows(batch):
+        for row in rows_of(batch):
             for place in raw:
                 if row[place] is not None:
                     row[place] = msgspec.Raw(row[place].encode())
@@ -72,7 +73,3 @@ def batches_of(
             yield pa.record_batch(arrays, schema=schema)
 
     return schema, made()
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[list[Any]]:
-    return map(list, zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -26,7 +26,6 @@ from projections.tables import OnProgress, Stream, Tables
 MEMORY_MB = 256
 ROWS = 10_000  # in a batch of an answer
 
-# TRY: of stored bytes that are no JSON, which only damage brings about, all is NULL but their place and themselves.
 # TRY: of stored bytes that are no JSON, which only damage brings about, all is NULL or nothing but their place and themselves.
 _EVENTS = """
 CREATE VIEW events AS SELECT
@@ -141,15 +140,25 @@ def query(
 
 
 def ask(
-    tables: Source, sql: str, *, zone: str = "UTC", memory_mb: int = MEMORY_MB, params: Mapping[str, Any] | None = None
+    tables: Source,
+    sql: str,
+    *,
+    zone: str = "UTC",
+    memory_mb: int = MEMORY_MB,
+    disk_mb: int | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> Answer:
     """Return the answer to one SELECT over tables, wherever they come from.
 
     Args, raises: as `query`.
+        disk_mb: for temporary files; None: nine tenths of what is free.
     """
     with ExitStack() as opening, _Told(tables):
         spill = opening.enter_context(tempfile.TemporaryDirectory(prefix="jobevents-sql-", ignore_cleanup_errors=True))
-        connection = duckdb.connect(config={**_SETTINGS, "memory_limit": f"{memory_mb}MB", "temp_directory": spill})
+        limits = {"memory_limit": f"{memory_mb}MB", "temp_directory": spill}
+        if disk_mb is not None:
+            limits["max_temp_directory_size"] = f"{disk_mb}MB"
+        connection = duckdb.connect(config={**_SETTINGS, **limits})
         opening.callback(connection.close)
         _open_tables(connection, tables, zone)
         for setting in _CLOSED:

@@ -259,6 +259,23 @@ class Stream:
                 yield name
 
 
+def rows_of(batch: pa.RecordBatch) -> Iterator[list[Any]]:
+    """Return the rows of a batch as Python's values, which Any says.
+
+    Raises:
+        InvalidValue: Python has no such value: a time beyond its calendar, or of nanoseconds.
+    """
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            columns.append(column.to_pylist())
+        except (OverflowError, ValueError) as error:
+            raise InvalidValue(
+                f"value cannot be shown column={field.name!r}: have the query CAST it AS VARCHAR cause={error}"
+            ) from error
+    return map(list, zip(*columns, strict=True))
+
+
 def _job_id(record: Record) -> str:
     return record.job_id
 

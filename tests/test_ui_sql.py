@@ -1,8 +1,11 @@
 """Queries on a page: what they find is what may be read, and whatever they ask for, the server goes on."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from projections import confined
 from projections.api import create_app
 from projections.api.access import Anonymous
 from projections.api.masking import Mask
+from projections.tables import Tables
 from projections.ui import sqlpage
 from tests.api import fill
 from tests.http import Client, client_of
@@ -83,6 +87,7 @@ def test_what_is_masked_is_not_to_be_found(served: tuple[Jobs, Client]) -> None:
         ("DELETE FROM jobs", "one query that reads"),
         ("SELECT * FROM read_text('/etc/passwd')", "no files"),
         ("SELECT length(repeat('x', 4000000000))", "memory"),
+        ("SELECT DATE 'infinity' AS \"end\"", "column='end': have the query CAST it"),
         ("SELECT '\ud800'", "not understood"),
         ("x" * (sqlpage.LIMIT + 1), "too long"),
     ],
@@ -128,6 +133,43 @@ def test_many_rows_are_cut_and_said_to_be(served: tuple[Jobs, Client]) -> None:
     found = ask(api, "SELECT range, repeat('y', 5000) FROM range(1001)").json()
 
     assert (confined.ROWS, True, confined.CELL) == (len(found["rows"]), found["has_more"], len(found["rows"][0][1]))
+
+
+def test_wide_rows_are_cut_before_they_fill_the_server(served: tuple[Jobs, Client]) -> None:
+    """As many as may be said, whatever is in each."""
+    _, api = served
+    cells = ", ".join(f"repeat('y', 5000) AS c{number}" for number in range(confined.COLUMNS + 1))
+
+    answer = ask(api, f"SELECT {cells} FROM range(500)")
+    found = answer.json()
+
+    assert (confined.SAID // (confined.CELL * confined.COLUMNS), True) == (len(found["rows"]), found["has_more"])
+    assert len(answer.content) < 2 * confined.SAID
+
+
+def test_temporary_files_are_bounded(served: tuple[Jobs, Client]) -> None:
+    _, api = served
+
+    found = ask(api, "SELECT current_setting('max_temp_directory_size')").json()
+
+    assert [["488.2 MiB"]] == found["rows"]
+
+
+def test_a_query_ends_with_who_asked() -> None:
+    """A server that is killed leaves no process behind, not even one that sleeps."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "projections.confined", str(theirs.fileno())]
+    with theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as child:
+        theirs.close()
+        with Connection(ours.detach()) as connection, connect("memory://") as jobs:
+            connection.recv_bytes()
+            connection.send_bytes(b"SELECT sleep_ms(60000)")
+            for name in ("events", "jobs", "attempts", "logs"):
+                connection.send_bytes(Tables(jobs).stream(name).schema.serialize().to_pybytes())
+
+        ended = child.wait(10)
+
+    assert 1 == ended
 
 
 def test_a_query_sees_nothing_of_the_server(served: tuple[Jobs, Client], monkeypatch: pytest.MonkeyPatch) -> None:
