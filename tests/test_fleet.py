@@ -27,7 +27,7 @@ from jobevents.records import status_bytes, status_name
 from jobevents.testing.bus import subscribed
 from projections.index import Index
 from tests.cli import start
-from tests.fleet import job_ids
+from tests.fleet import DEADLINE_S, job_ids
 from tests.gcs_proxy import GcsProxy
 from tests.pubsub_server import PubSubServer
 
@@ -96,7 +96,7 @@ def test_a_fleet_survives(
         time.sleep(OUTAGE_S)
         pubsub_server.unavailable(False)
         for worker in workers[2:]:
-            _, err = worker.communicate(timeout=900)
+            _, err = worker.communicate(timeout=DEADLINE_S)
             assert 0 == worker.returncode, err
         _until(lambda: _is_whole(jobs, count), "index and statuses are whole", seconds=SETTLE_S)
 
@@ -158,7 +158,7 @@ def _take(subscriber: Any, got: set[tuple[str, int]]) -> set[tuple[str, int]]:
     return got
 
 
-def _until(holds: Callable[[], bool], what: str, *, seconds: float = 300.0) -> None:
+def _until(holds: Callable[[], bool], what: str, *, seconds: float = DEADLINE_S) -> None:
     ends = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends, f"it never came to be that {what}"

@@ -39,6 +39,10 @@ class Wire(Protocol):
         """Tell whether a condition did not hold."""
         ...
 
+    def is_absent(self, error: Exception) -> bool:
+        """Tell whether there is no such object."""
+        ...
+
     def is_transient(self, error: Exception) -> bool:
         """Tell whether another try may succeed."""
         ...
@@ -86,3 +90,40 @@ def put(wire: Wire, tries: Tries, key: str, token: str, send: Callable[[float], 
             if not (wire.is_transient(error) and tries.pause()):
                 raise wire.translated(error, f"write {key!r}") from error
             unsure = True
+
+
+def delete(wire: Wire, tries: Tries, key: str, send: Callable[[float], object]) -> bool:
+    """Delete on a condition, until it is answered for good; False when there was nothing, and none of our tries can have done it.
+
+    Args:
+        send: makes one request with a condition, given its timeout.
+
+    Raises:
+        Conflict: the condition does not hold.
+        Unavailable, PermissionDenied, Misconfigured: what the store says.
+    """
+    unsure = False
+    while True:
+        try:
+            send(tries.left_s)
+            return True
+        except wire.failures as error:
+            if wire.is_absent(error) or (wire.is_refusal(error) and wire.look(tries, key) is None):
+                return unsure
+            if not (wire.is_transient(error) and tries.pause()):
+                raise wire.translated(error, f"delete {key!r}") from error
+            unsure = True
+
+
+def within(name: str, scheme: str, bucket: str) -> str:
+    """Return a name within its bucket, also for one that is given with scheme and bucket.
+
+    Raises:
+        Misconfigured: it is in another bucket.
+    """
+    if not name.startswith(scheme):
+        return name
+    found, _, key = name.removeprefix(scheme).partition("/")
+    if found != bucket:
+        raise errors.Misconfigured(f"blob is in another bucket uri={name!r} bucket={bucket}; open that one for it")
+    return key

@@ -147,14 +147,7 @@ class GcsBlobs:
         return key
 
     def _within(self, name: str) -> str:
-        if not name.startswith("gs://"):
-            return name
-        bucket, _, key = name.removeprefix("gs://").partition("/")
-        if bucket != self._name:
-            raise errors.Misconfigured(
-                f"blob is in another bucket uri={name!r} bucket={self._name}; open that one for it"
-            )
-        return key
+        return conditional.within(name, "gs://", self._name)
 
     def _open(self) -> tuple[Any, GcsWire]:  # google-cloud-storage has no types
         client = self._client or _new_client()
@@ -234,6 +227,10 @@ class GcsBlobs:
         """Tell whether a condition did not hold: for `conditional`, as the next ones."""
         return status_of(error) == 412
 
+    def is_absent(self, error: Exception) -> bool:
+        """Tell whether there is no such object."""
+        return status_of(error) == 404 and not is_bucket_missing(error)
+
     def is_transient(self, error: Exception) -> bool:
         """Tell whether another try may succeed."""
         return is_transient(error)
@@ -247,20 +244,12 @@ class GcsBlobs:
             if self.look(tries, key) is None:
                 return False
             raise errors.Conflict(f"blob exists bucket={self._name} name={key!r}")
-        unsure = False
-        while True:
-            try:
-                timeout_s = min(self._timeout_s, tries.left_s)
-                self._handle().blob(key).delete(if_generation_match=over, retry=None, timeout=timeout_s)
-                return True
-            except FAILURES as error:
-                status = status_of(error)
-                gone = status == 412 and self.look(tries, key) is None
-                if gone or (status == 404 and not is_bucket_missing(error)):
-                    return unsure
-                if not (is_transient(error) and tries.pause()):
-                    raise translated(error, f"delete {key!r}", self._name) from error
-                unsure = True
+        return conditional.delete(
+            self, tries, key, lambda left_s: self._delete(key, over, min(self._timeout_s, left_s))
+        )
+
+    def _delete(self, key: str, over: int, timeout_s: float) -> None:
+        self._handle().blob(key).delete(if_generation_match=over, retry=None, timeout=timeout_s)
 
     def look(self, tries: Tries, key: str) -> Stored | None:
         """Return what an object says of itself: one request."""

@@ -195,6 +195,10 @@ class S3Blobs:
         """Tell whether a condition did not hold."""
         return status_of(error) == 412
 
+    def is_absent(self, error: Exception) -> bool:
+        """Tell whether there is no such object."""
+        return is_absent(error)
+
     def is_transient(self, error: Exception) -> bool:
         """Tell whether another try may succeed."""
         return is_transient(error)
@@ -297,17 +301,13 @@ class S3Blobs:
     def _delete_over(self, tries: Tries, key: str, over: Stored | None) -> bool:
         if over is None:
             return False
-        unsure = False
-        while True:
-            try:
-                self._handle().delete_object(Bucket=self._name, Key=key, IfMatch=f'"{etag_of(over)}"')
-                break
-            except FAILURES as error:
-                if is_absent(error) or (status_of(error) == 412 and self.look(tries, key) is None):
-                    return unsure
-                if not (is_transient(error) and tries.pause()):
-                    raise translated(error, f"delete {key!r}", self._name) from error
-                unsure = True
+        condition = f'"{etag_of(over)}"'
+
+        def send(_: float) -> None:
+            self._handle().delete_object(Bucket=self._name, Key=key, IfMatch=condition)
+
+        if not conditional.delete(self, tries, key, send):
+            return False
         self._forget_aside(tries, key, "")
         return True
 
@@ -385,14 +385,7 @@ class S3Blobs:
         return key
 
     def _within(self, name: str) -> str:
-        if not name.startswith("s3://"):
-            return name
-        bucket, _, key = name.removeprefix("s3://").partition("/")
-        if bucket != self._name:
-            raise errors.Misconfigured(
-                f"blob is in another bucket uri={name!r} bucket={self._name}; open that one for it"
-            )
-        return key
+        return conditional.within(name, "s3://", self._name)
 
 
 @cache
