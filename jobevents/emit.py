@@ -232,13 +232,14 @@ class Emitter:
             return [self.change(job_id, decide, by) for job_id in job_ids]
         return [done.get(job.job_id) or Change(job) for job in jobs]
 
-    def change_together(self, wanted: Sequence[Wanted]) -> list[Change | None]:
+    def change_together(self, wanted: Sequence[Wanted]) -> list[Change | AppendUnknown | None]:
         """Append what is wanted of several jobs in one transaction; None for what was not written, with whatever is the matter.
 
-        It is to be asked for by itself then, which tells. A second change of the same job is never made here.
+        It is to be asked for by itself then, which tells. A second change of the same job is never made here. AppendUnknown for
+        what may be in the log, as the reply was lost: `settle_own` tells of each job. Nothing is made of a job of which an
+        earlier append is not settled yet, and that is no answer to what is wanted now.
 
         Raises:
-            AppendUnknown: the reply was lost: all of it may be in the log; `settle_own` tells of each job.
             Whatever a `decide` raises that is no error of ours.
         """
         made: dict[str, tuple[Job, list[Event]]] = {}
@@ -251,10 +252,12 @@ class Emitter:
                     job = self.cached(job_id) or self._refresh(job_id, None)
                     common = commons.get(one.by) or commons.setdefault(one.by, self._common(one.by))
                     made[job_id] = job, self._make(job, one.decide(job), common)
+        tried = [one for one in made.values() if one[1]]
+        done: dict[str, Change | AppendUnknown]
         try:
-            done = {change.job.job_id: change for change in self._append_all([one for one in made.values() if one[1]])}
-        except AppendUnknown:
-            raise
+            done = {change.job.job_id: change for change in self._append_all(tried)}
+        except AppendUnknown as error:
+            done = {job.job_id: error for job, _ in tried}
         except JobEventsError:
             done = {}
         return [done.pop(one.job_id, None) for one in wanted]

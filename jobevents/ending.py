@@ -65,15 +65,13 @@ class Ending:
                 self._settle(change)
         return self.error
 
-    def recorded(self, change: Change | None) -> bool:
+    def recorded(self, change: Change | AppendUnknown | None) -> bool:
         """Take what came of `wanted`, asked for together with other changes; False when it is to be recorded still."""
-        if change is not None:
+        if isinstance(change, AppendUnknown):
+            self._is_unsure = True
+        elif change is not None:
             self._settle(change)
         return self._is_settled
-
-    def doubt(self) -> None:
-        """Know that `wanted` may be in the log, since the reply to it was lost."""
-        self._is_unsure = True
 
     def _persistently(self) -> Change:
         """Append, and while the log is unavailable wait and try again for as long as `patience` has it."""

@@ -24,9 +24,7 @@ class Turn(NamedTuple):
     begun: list[Execution]  # to be handled
     unrecorded: "list[Ending]"  # to be recorded
     alone: list[Reservation]  # to be run
-    doubted: Sequence[
-        tuple[Reservation, Callable[[], Ran]]
-    ]  # their start may be in the log: what finds out, and runs them
+    doubted: list[tuple[Reservation, Callable[[], Ran]]]  # their start may be in the log: what finds out, and runs them
 
 
 def take(
@@ -43,11 +41,6 @@ def take(
             else:
                 asked.append(found)
         changes = emitter.change_together(wanted)
-    except AppendUnknown:
-        for ending in endings:
-            ending.doubt()
-        doubted = [(one[0], partial(_find_out, executor, emitter, *one)) for one in asked]
-        return turn._replace(unrecorded=list(endings), doubted=doubted)
     except BaseException:
         for _, _, attempt in asked:
             attempt.leave()
@@ -57,6 +50,10 @@ def take(
         if change is None:
             attempt.leave()
             turn.alone.append(reservation)
+            continue
+        if isinstance(change, AppendUnknown):
+            find_out = partial(_find_out, executor, emitter, reservation, definition, attempt)
+            turn.doubted.append((reservation, find_out))
             continue
         with suppress(AlreadyCanceled):
             attempt.enter(change)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from jobevents.ending import Ending
-from jobevents.errors import Unavailable
+from jobevents.errors import AppendUnknown, Unavailable
 from jobevents.execution import Execution, Executor
 from jobevents.jobs import Jobs
 from jobevents.queue import Reservation
@@ -38,6 +38,12 @@ class Bench(NamedTuple):
     def reserved(self, job_id: str) -> Reservation:
         """Return a job as a queue hands it out, whatever has become of it."""
         return Reservation(run_of(self.jobs.job(job_id)), lambda error, delay_s: None)
+
+    def recorder_row(self, job_id: str) -> Reservation:
+        """Return a job as the table of runs has it, which knows of what this process does not."""
+        run = self.jobs.runs.get(job_id)
+        assert run is not None
+        return Reservation(run, lambda error, delay_s: None)
 
     def ended(self, amount: int = 1) -> list[Ending]:
         """Run jobs to their ends, which are not recorded."""
@@ -177,6 +183,29 @@ def test_a_lost_reply_is_found_out(bench: Bench) -> None:
     assert [None] * 3 == [one.record() for one in [ending, *endings] if one is not None]
     ids = [ending.wanted.job_id, *(one.run.id for one in reserved)]
     assert [["JobQueued", "JobStarted", "JobSucceeded"]] * 3 == bench.kinds(*ids)
+
+
+def test_what_was_lost_earlier_is_taken_for_no_end_and_no_start(bench: Bench) -> None:
+    """Of two jobs the reply to something else was lost before: their end and their start are in no turn, and are written."""
+    progressed, other = bench.turn([], bench.submitted(2)).begun
+    with bench.recorder.losing_replies(1):
+        progressed.attempt.progress(50)
+    ending, another = bench.end(progressed), bench.end(other)
+    with bench.recorder.losing_replies(1), pytest.raises(AppendUnknown):
+        bench.jobs.submit("render", id="render-20260801-120000-aaaaaaaaaaaa")
+    (fits,) = bench.submitted()
+    queued = bench.recorder_row("render-20260801-120000-aaaaaaaaaaaa")
+
+    with bench.recorder.losing_replies(1):
+        turn = bench.turn([ending, another], [queued, fits])
+    ran = [bench.executor.execute(one) for one in turn.alone]
+    endings = [*turn.unrecorded, *(find_out().ending for _, find_out in turn.doubted)]
+
+    assert [None] * len(endings) == [one.record() for one in endings if one is not None]
+    kinds = bench.kinds(ending.wanted.job_id, another.wanted.job_id, queued.job_id, fits.job_id)
+    assert ["JobQueued", "JobStarted", "JobProgressed", "JobSucceeded"] == kinds[0]
+    assert [["JobQueued", "JobStarted", "JobSucceeded"]] * 3 == kinds[1:]
+    assert ((0, 2, 1, 1), [True]) == (left(turn), ran)
 
 
 def test_a_log_that_is_away_fails_each_by_itself(bench: Bench) -> None:
