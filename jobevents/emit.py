@@ -123,10 +123,7 @@ class Emitter:
         return self._refresh(job_id, self.cached(job_id))
 
     def learn(self, job_id: str, history: Sequence[bytes]) -> Job | None:
-        """Keep what all the stored events of a job come to, and return it; None for none, and for what cannot be read.
-
-        That is met by who reads them next.
-        """
+        """Keep what all the stored events of a job come to, and return it; None for none, and for what the next reader meets."""
         known = self.cached(job_id)
         if known is not None and known.version >= len(history) > 0:
             return known
@@ -235,9 +232,8 @@ class Emitter:
     def change_together(self, wanted: Sequence[Wanted]) -> list[Change | AppendUnknown | None]:
         """Append what is wanted of several jobs in one transaction; None for what was not written, with whatever is the matter.
 
-        It is to be asked for by itself then, which tells. A second change of the same job is never made here. AppendUnknown for
-        what may be in the log, as the reply was lost: `settle_own` tells of each job. Nothing is made of a job of which an
-        earlier append is not settled yet, and that is no answer to what is wanted now.
+        It is to be asked for by itself then, which tells. AppendUnknown: the reply was lost, and `settle_own` tells of it. No
+        second change of a job is made here, and none of one with an append that is not settled yet.
 
         Raises:
             Whatever a `decide` raises that is no error of ours.
@@ -253,13 +249,13 @@ class Emitter:
                     common = commons.get(one.by) or commons.setdefault(one.by, self._common(one.by))
                     made[job_id] = job, self._make(job, one.decide(job), common)
         tried = [one for one in made.values() if one[1]]
-        done: dict[str, Change | AppendUnknown]
+        done: dict[str, Change | AppendUnknown] = {}
         try:
             done = {change.job.job_id: change for change in self._append_all(tried)}
         except AppendUnknown as error:
             done = {job.job_id: error for job, _ in tried}
         except JobEventsError:
-            done = {}
+            pass
         return [done.pop(one.job_id, None) for one in wanted]
 
     def _append_all(self, made: Sequence[tuple[Job, list[Event]]], limits: Sequence[Limit] = ()) -> list[Change]:
