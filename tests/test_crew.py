@@ -35,9 +35,10 @@ class Log:
 
 def test_an_end_does_not_wait_for_the_handlers_of_others() -> None:
     """Runs are mostly over at once; one ends in another's turn, whose runs then take long: its end is recorded meanwhile."""
-    go, over, release = threading.Event(), threading.Event(), threading.Event()
+    begun, go, over, release = (threading.Event() for _ in range(4))
 
     def ends() -> Ran:
+        begun.set()
         go.wait(WAIT_S)
         over.set()
         return Ran(ending=cast(Any, "the end"))
@@ -54,6 +55,7 @@ def test_an_end_does_not_wait_for_the_handlers_of_others() -> None:
         put("instant")
         assert crew.wait_until_idle(WAIT_S)
     put("ends")
+    assert begun.wait(WAIT_S)
     put("held", "long")
     assert log.begins.wait(WAIT_S)
     go.set()
