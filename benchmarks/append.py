@@ -25,6 +25,7 @@ from jobevents.log import EventLog, Head
 EVENTS_EACH = 5
 THREADS = 8
 HUNDRED = 100
+FIRST = 800  # commits until the log beside a new file is as long as it gets: each makes it longer, which costs the disk more
 
 RawRows = tuple[tuple[Any, ...], tuple[Any, ...]]  # of the events table, and of the runs table
 
@@ -37,6 +38,7 @@ def ours_one(setting: Setting) -> Iterator[Repeat]:
         def repeat(steps: Sequence[Step]) -> Work:
             return _appending(log, _made(steps), 1)
 
+        repeat(_before(setting))()
         yield _repeating(setting.size, repeat)
 
 
@@ -49,6 +51,7 @@ def emitter_one(setting: Setting) -> Iterator[Repeat]:
         def repeat(steps: Sequence[Step]) -> Work:
             return lambda: _emit(emitter, steps)
 
+        repeat(_before(setting))()
         yield _repeating(setting.size, repeat)
 
 
@@ -59,7 +62,12 @@ def limit_one(setting: Setting) -> Iterator[Repeat]:
     It holds no event against the one before and ends no claim, as ours does; ours writes of a row only what has changed.
     """
     with _raw(setting.own) as connection:
-        yield _repeating(setting.size, lambda steps: _raw_work(connection, list(_raw_rows(steps)), 1))
+
+        def repeat(steps: Sequence[Step]) -> Work:
+            return _raw_work(connection, list(_raw_rows(steps)), 1)
+
+        repeat(_before(setting))()
+        yield _repeating(setting.size, repeat)
 
 
 @contextmanager
@@ -119,6 +127,13 @@ def peer_threads(setting: Setting) -> Iterator[Repeat]:
         return lambda: _in_threads(lambda part: sum(1 for one in part if store.put([one]) is not None), parts)
 
     yield _numbered(repeat)
+
+
+def _before(setting: Setting) -> list[Step]:
+    """Return what is appended before the time is taken: none where it is to be seen only that all runs."""
+    return list(
+        islice(lives(FIRST // EVENTS_EACH, EVENTS_EACH, seed=10**6), FIRST if setting.size >= EVENTS_EACH * 10 else 0)
+    )
 
 
 def _clock() -> datetime:
