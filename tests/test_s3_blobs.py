@@ -169,13 +169,15 @@ def test_a_late_write_does_not_replace_a_newer_one(
 @_calls
 @pytest.mark.parametrize("status", [503, 500, 429])
 def test_what_passes_is_tried_again(
-    s3_blobs: S3Blobs, s3_proxy: S3Proxy, call: Callable[[Blobs], object], status: int
+    s3_blobs: S3Blobs, s3_proxy: S3Proxy, s3_time: FakeTime, call: Callable[[Blobs], object], status: int
 ) -> None:
     """Three times, by waits of our own."""
     s3_blobs.put("a", b"1")
     s3_proxy.fail(status, times=3)
 
     call(s3_blobs)
+
+    assert 3 == len(s3_time.sleeps)
 
 
 def test_a_conflict_of_requests_is_tried_again(s3_blobs: S3Blobs, s3_proxy: S3Proxy) -> None:
