@@ -18,6 +18,7 @@ from jobevents.backends.sqliteerrors import translate
 from jobevents.backends.sqlitefile import make_private
 from jobevents.backends.sqliteschema import use_write_ahead_log
 from jobevents.backends.sqlitescrub import scrub_file
+from jobevents.backends.sqlitewal import take_back
 from jobevents.blobs import (
     ABSENT,
     Blob,
@@ -276,10 +277,14 @@ class _Connections:
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Hold the write lock from the first read on: a lock taken later fails at once when another writer was first."""
     connection.execute("BEGIN IMMEDIATE")
+    committing = False
     try:
         yield
+        committing = True
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        if committing and isinstance(error, sqlite3.Error):
+            take_back(connection, error)
         raise

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from jobevents.backends import forks
 from jobevents.backends.groupcommit import Call, GroupCommit
 from jobevents.backends.sqliteerrors import BUSY, CANTOPEN, CONSTRAINT, READONLY, primary_code, translate
-from jobevents.backends.sqlitewal import CHECKPOINT_PAGES, WriteAheadLog
+from jobevents.backends.sqlitewal import CHECKPOINT_PAGES, WriteAheadLog, take_back
 from jobevents.errors import JobEventsError, Misconfigured, Unavailable
 
 T = TypeVar("T")
@@ -166,9 +166,9 @@ class SqliteFile:
                 is_done = True
                 cursor.execute("COMMIT")
             except BaseException as error:
-                if not is_done or self._in_transaction():  # else it is an interrupt after the commit
-                    self._undo(error)
-                raise
+                if not is_done or isinstance(error, sqlite3.Error) or self._in_transaction():
+                    self._undo(error, committing=is_done)
+                raise  # an interrupt after the commit leaves nothing to undo
             if not self._log.limit(cursor.connection):
                 self._drop_writer()
         return result
@@ -338,7 +338,7 @@ class SqliteFile:
             committing = True
             cursor.execute("COMMIT")
         except sqlite3.Error as error:
-            self._undo(error)
+            self._undo(error, committing=committing)
             return error
         except BaseException as error:
             if not committing or self._in_transaction():
@@ -395,11 +395,13 @@ class SqliteFile:
     def _in_transaction(self) -> bool:
         return self._writer is not None and self._writer.in_transaction
 
-    def _undo(self, error: BaseException) -> None:
+    def _undo(self, error: BaseException, *, committing: bool = False) -> None:
         """Roll back; after an error of the file itself, with a new connection next time."""
         if self._writer is None:
             return
         if isinstance(error, sqlite3.Error) and primary_code(error) != CONSTRAINT:
+            if committing:
+                take_back(self._writer, error)
             self._drop_writer()
         elif self._writer.in_transaction:
             self._writer.rollback()

@@ -1,10 +1,13 @@
 """The write-ahead log beside an SQLite file, held within bounds where reads never pause."""
 
+import contextlib
 import os
 import sqlite3
 import time
 from pathlib import Path
 from typing import Final
+
+from jobevents.backends.sqliteerrors import IOERR, primary_code
 
 # As many as one block of the log's index has, so that reads look no further: 16 MB. At SQLite's own 1,000, pages that every
 # commit writes are copied four times as often, and the disk is waited for.
@@ -13,6 +16,21 @@ _LOG_BYTES: Final = 64 * 1024 * 1024  # checkpoints hold it at 16 MB while no re
 _LOOK: Final = 64  # commits between two looks at its size: 2 us each
 _WAIT_MS: Final = 200  # how long writers wait for the reads under way when it is emptied
 _EVERY_S: Final = 10.0  # between two tries, where a read goes on for longer than that
+
+
+def take_back(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+    """Take out of the log what a COMMIT that failed with an error may have left there, by a commit of nothing in its place.
+
+    A transaction whose sync failed is whole in the log. SQLite has put it aside, but whoever opens the file after all its
+    processes were killed reads the log from its beginning, and would bring back what its caller was told is not written.
+    Where this commit cannot wait for the disk either, its bytes stand there all the same.
+    """
+    if primary_code(error) != IOERR:
+        return
+    with contextlib.suppress(sqlite3.Error):  # the disk has failed, and the COMMIT's own error says so
+        connection.rollback()
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute(f"PRAGMA user_version = {version}")  # writes its page, though it is the same
 
 
 class WriteAheadLog:
