@@ -9,7 +9,7 @@ import threading
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
@@ -24,6 +24,7 @@ from jobevents import (
     cli_export,
     cli_history,
     cli_keep,
+    cli_orders,
     cli_pages,
     cli_run,
     cli_serve,
@@ -39,17 +40,21 @@ from jobevents import (
     wiring,
 )
 from jobevents.cli_options import (
-    LONGEST_DAYS,
     MOST,
+    Actor,
     AsJson,
+    At,
     CreateLog,
+    Delay,
     JobId,
+    Reason,
     RegistryOption,
     Url,
+    decode_params,
     open_jobs,
 )
 from jobevents.cli_run import load_registry
-from jobevents.errors import InvalidValue, JobEventsError, Misconfigured, NotFound
+from jobevents.errors import InvalidValue, JobEventsError, Misconfigured
 from jobevents.jobs import Jobs
 
 app = typer.Typer(
@@ -59,9 +64,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -210,11 +212,8 @@ def submit(
     title: Annotated[str, typer.Option(help="A title for people.")] = "",
     queue: Annotated[str | None, typer.Option(help="Which queue hands it out; default: `default`.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: one unfinished job for a name and key.")] = None,
-    at: Annotated[str | None, typer.Option(help="Not before, ISO 8601 with a zone.")] = None,
-    delay: Annotated[
-        float | None,
-        typer.Option(min=0, max=LONGEST_DAYS * 86_400, help="Not before, seconds from now."),
-    ] = None,
+    at: At = None,
+    delay: Delay = None,
     priority: Annotated[
         int | None, typer.Option(min=-(2**15), max=2**15 - 1, help="Higher goes first; default: 0.")
     ] = None,
@@ -233,10 +232,7 @@ def submit(
     params must be) holds with --registry alone. Without it this command does
     not know it: what no option says is then queue default, and one try.
     """
-    try:
-        decoded: Any = msgspec.json.decode(params)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidValue(f"params are no JSON: {error}; quote them, like '{{\"song\": 7}}'") from error
+    decoded = decode_params(params)
     kinds = load_registry(registry) if registry else None
     with open_jobs(url, create=create, delivers=True) as jobs:
         if kinds is not None:
@@ -295,61 +291,7 @@ def logs(
         console.print_lines(lines)
 
 
-@app.command()
-def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
-    """Cancel a job that has not started, or ask a running one to stop. Exit 1 when it had ended before."""
-    with open_jobs(url) as jobs:
-        outcome = jobs.cancel(job_id, actor=actor, reason=reason)
-    if outcome is commands.CancelOutcome.UNKNOWN:
-        raise NotFound(f"no such job job_id={job_id}")
-    console.answer({"job_id": job_id, "outcome": outcome.value}, f"{job_id}: {outcome.value}", as_json)
-    if outcome is commands.CancelOutcome.ALREADY_FINAL:
-        sys.exit(1)
-
-
-@app.command()
-def retry(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
-    """Give a failed job one more try. (What has succeeded or was canceled is run again by rerun.)"""
-    with open_jobs(url, delivers=True) as jobs:
-        jobs.retry(job_id, actor=actor, reason=reason)
-    console.answer({"job_id": job_id}, f"{job_id}: queued", as_json)
-
-
-@app.command()
-def rerun(
-    job_id: JobId,
-    url: Url,
-    as_new: Annotated[bool, typer.Option("--as-new", help="Run it as a new job with the same params.")] = False,
-    actor: Actor = None,
-    reason: Reason = "",
-    as_json: AsJson = False,
-) -> None:
-    """Run a job again that has ended, however it did, from its first try. (A failed one may also be given one more: retry.)"""
-    with open_jobs(url, delivers=True) as jobs:
-        queued = jobs.rerun(job_id, as_new=as_new, actor=actor, reason=reason)
-    console.answer({"job_id": queued}, f"{queued}: queued", as_json)
-
-
-@app.command()
-def delete(
-    job_id: JobId,
-    url: Url,
-    artifacts: Annotated[bool, typer.Option("--artifacts", help="Remove all blobs under jobs/ID/ too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    actor: Actor = None,
-    reason: Reason = "",
-    as_json: AsJson = False,
-) -> None:
-    """Delete a job for good; a deleted job never comes back, its history is kept until it is erased."""
-    with open_jobs(url) as jobs:
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"delete {job_id} for good?", abort=True, err=True)
-        deleted = jobs.delete(job_id, artifacts=artifacts, actor=actor, reason=reason)
-    console.answer(
-        {"job_id": job_id, "deleted": deleted}, f"{job_id}: {'deleted' if deleted else 'was deleted before'}", as_json
-    )
-
-
+cli_orders.add_to(app)
 cli_run.add_to(app)
 cli_serve.add_to(app)
 cli_workers.add_to(app)

@@ -3,12 +3,13 @@
 import getpass
 import os
 import socket
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from jobevents import wiring
-from jobevents.errors import Misconfigured
+from jobevents.errors import InvalidValue, Misconfigured
 from jobevents.jobs import Jobs
 
 Url = Annotated[
@@ -35,6 +36,12 @@ MOST = 2**63 - 1  # what a column of a database holds
 LONGEST_S, LONGEST_DAYS = 86_400.0, 36_500.0  # of what options say in seconds, a day; and in days, a century
 
 JobId = Annotated[str, typer.Argument(help="The job's id.")]
+Actor = Annotated[str | None, typer.Option("--actor", help="Who asks for it; default: user@host.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; stays on the event.")]
+At = Annotated[str | None, typer.Option("--at", help="Not before, ISO 8601 with a zone.")]
+Delay = Annotated[
+    float | None, typer.Option("--delay", min=0, max=LONGEST_DAYS * 86_400, help="Not before, seconds from now.")
+]
 RegistryOption = Annotated[
     str,
     typer.Option(
@@ -48,6 +55,18 @@ CreateLog = Annotated[
     bool,
     typer.Option("--create", help="Make the file or directory of --url if it is not there; else that is an error."),
 ]
+
+
+def decode_params(params: str) -> Any:  # any JSON value
+    """Return params that were given as JSON.
+
+    Raises:
+        InvalidValue: they are none.
+    """
+    try:
+        return msgspec.json.decode(params)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidValue(f"params are no JSON: {error}; quote them, like '{{\"song\": 7}}'") from error
 
 
 def open_jobs(url: str, *, create: bool = False, delivers: bool = False) -> Jobs:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 
@@ -18,6 +19,17 @@ HERE = "tests.test_cli_options:REGISTRY"
 
 @REGISTRY.job("render", queue="mix", max_attempts=3)
 def render(ctx: object) -> None:
+    """Do nothing."""
+
+
+class Level(msgspec.Struct):
+    """Params of `mix`."""
+
+    level: int = 5
+
+
+@REGISTRY.job("mix", params=Level)
+def mix(ctx: object) -> None:
     """Do nothing."""
 
 
@@ -99,6 +111,29 @@ def test_submit_takes_what_the_registry_says(jobevents: CommandLine, monkeypatch
     ]
     assert 0 == unknown.code
     assert "it has render" in unknown.err
+
+
+def test_a_retry_and_a_rerun_have_their_time_and_params(jobevents: CommandLine) -> None:
+    """As submit has them; a registry checks the params of a new job as it does those of a submit."""
+    jobevents("submit", "render", '{"song": 7}', "--id", "song-1", "--create")
+
+    def shown(job_id: str) -> Any:
+        return jobevents("show", job_id).json
+
+    later = [jobevents("retry", "song-1", "--at", "2099-08-01T12:30:00+02:00").code, shown("song-1")["scheduled_at"]]
+    jobevents("cancel", "song-1")
+    again = jobevents("rerun", "song-1", "--as-new", "--params", '{"song": 8}', "--delay", "3600").json["job_id"]
+    with_nothing = jobevents("rerun", "song-1", "--as-new", "--params", "null").json["job_id"]
+    jobevents("submit", "mix", '{"level": 1}', "--id", "mix-1")
+    jobevents("cancel", "mix-1")
+    refused = jobevents("rerun", "mix-1", "--as-new", "--params", '{"level": "loud"}', "--registry", HERE)
+
+    assert [0, "2099-08-01T10:30:00Z"] == later
+    assert ({"song": 8}, "song-1") == (shown(again)["params"], shown(again)["replay_of"])
+    assert shown(again)["scheduled_at"] > shown(again)["created_at"]
+    assert None is shown(with_nothing).get("params")
+    assert (2, "") == (refused.code, refused.out)
+    assert "level" in refused.err
 
 
 def test_the_help_of_sql_names_every_report(jobevents: CommandLine) -> None:
