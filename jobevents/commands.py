@@ -162,7 +162,7 @@ def drafted(wanted: Submission, now: datetime) -> Drafted:
         "external": wanted.external,
         "trigger": boundary.check_name("trigger", wanted.trigger),
     }
-    job_id = ids.new_id(name[:PREFIX_LIMIT], now) if wanted.id is None else wanted.id
+    job_id = ids.new_id(name[:PREFIX_LIMIT], now, ids.in_turn(now)) if wanted.id is None else wanted.id
     ids.validate(job_id)
     return Drafted(job_id, JobQueued(job_id=job_id, version=1, id="", at=now, **fields), partial(JobQueued, **fields))
 
@@ -322,7 +322,7 @@ def rerun(
     if not job.is_final():
         raise Conflict(f"only a finished job can be run again as a new one job_id={job_id} state={job.state}")
     now = emitter.clock()
-    new_id = ids.new_id(job.name[:PREFIX_LIMIT], now)
+    new_id = ids.new_id(job.name[:PREFIX_LIMIT], now, ids.in_turn(now))
     draft = partial(
         JobQueued,
         name=job.name,

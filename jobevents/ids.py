@@ -100,6 +100,16 @@ def new_id(prefix: str, now: datetime | None = None, random: Callable[[int], byt
     return made
 
 
+def in_turn(now: datetime) -> Callable[[int], bytes]:
+    """Return what gives `new_id` its random bytes such that ids of one second sort by their time within it, by 15 us.
+
+    Jobs submitted together are then neighbours in every index, so that what becomes of them changes a page and not ten; lists
+    show them in their order. 32 bits stay random: as many ids a second as ever have the same chance of being two of one.
+    """
+    tick = (now.microsecond << 16) // 1_000_000
+    return lambda count: tick.to_bytes(2, "big") + os.urandom(count - 2)
+
+
 def sort_key(text: str) -> str:
     """Return the 14 digits of an id's creation time, or "" if it holds none (behaviour S4); never raises.
 
