@@ -2,13 +2,15 @@
 
 What they have to say to the log they say in turns: whichever thread is free takes the ends that wait to be recorded and the
 runs that wait to be begun, as many as may run, and has all of them in one transaction. Where handlers are over in an instant,
-one thread goes from turn to turn and runs them all: waking another costs as much as they do.
+one thread goes from turn to turn, runs them all and fetches more: waking another costs as much as they do. One of the others
+keeps an eye on it, in case they are not over in an instant after all.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jobevents.execution import Ran
 from jobevents.queue import Reservation
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
 AHEAD_S = 0.05  # seconds of work that may wait here: others could begin it meanwhile
 AHEAD_MOST = 64  # runs that may wait
 PACE_WEIGHT = 0.2  # of the newest run in the mean of how long runs take
-INSTANT_S = 0.001  # what a thread takes of others' tasks, in the hope that each is over at once, may wait so long
+INSTANT_S = 0.002  # what a thread takes of others' tasks, in the hope that each is over at once, takes no longer
+LATE_S = 0.005  # after so long others do what is left of them; looked for as often
+NOT_INSTANT = 10  # times that, which tasks are taken to last when one was late
 
+T = TypeVar("T")
 Task: TypeAlias = Callable[[], Ran]
 """What a thread does for one run: its handler, and whatever could not be done in a turn. It must not raise."""
 
@@ -33,6 +38,7 @@ class Crew:
         size: int,
         turn: "Callable[[Sequence[Ending], Sequence[Reservation]], list[Task]]",
         *,
+        fetch: Callable[[int], Sequence[Reservation]] | None = None,
         ahead: int | None = None,
         monotonic: Callable[[], float],
     ) -> None:
@@ -40,17 +46,22 @@ class Crew:
 
         Args:
             turn: records ends and begins runs, and returns what is left to do of them. It must not raise.
+            fetch: returns at once up to as many runs, of those that are due. It must not raise. None: all are `put`.
             ahead: how many runs may wait for a thread; None: as many as at the pace of late are begun within `AHEAD_S`.
         """
         self.size = size
         self.ahead = ahead
         self._turn = turn
+        self._fetch = fetch
+        self._is_dry = True  # whoever looked last found less than there was room for: somebody is to wait for more
+        self._asked = 0  # the room of whoever waited for it last
         self._monotonic = monotonic
         self._ready: deque[tuple[Reservation, float]] = deque()
         self._tasks: deque[Task] = deque()
         self._tasks_at = 0.0  # when the last turn brought some
         self._ended: list[Ending] = []
         self._is_turning = False
+        self._is_watched = False  # a thread looks after what the one at work does not get done
         self._busy = 0  # runs that were taken and are not over: begun, or recorded, or on their way to either
         self._turn_s = 0.0
         self._pace_s: float | None = None  # of handlers, their mean of late
@@ -71,15 +82,22 @@ class Crew:
         threading.Thread(target=self._run, args=(first,), name="jobevents-worker", daemon=True).start()
 
     def wait_for_room(self, timeout_s: float) -> int:
-        """Return how many runs should be put now, one a free thread and of short ones some ahead; wait while it is none."""
+        """Return how many runs should be put now, one a free thread and of short ones some ahead; wait while it is none.
+
+        It is none, too, as long as the threads fetch what they need.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._room(), timeout_s)
-            return 0 if self._is_closed else self._room()
+            self._changed.wait_for(lambda: self._is_closed or (self._must_be_fed() and self._room()), timeout_s)
+            self._asked = 0 if self._is_closed else self._room()
+            return self._asked
+
+    def _must_be_fed(self) -> bool:
+        return self._fetch is None or self._is_dry or not (self._is_turning or self._tasks or self._may_turn())
 
     def _room(self) -> int:
         ahead = self._ahead_at_pace() if self.ahead is None else self.ahead
         waiting = len(self._ready)
-        free = self.size - self._busy - waiting
+        free = self.size - self._busy + len(self._ended) - waiting
         return free + ahead if waiting <= ahead // 2 else 0  # in batches: each is a transaction of the queue
 
     def _ahead_at_pace(self) -> int:
@@ -92,10 +110,14 @@ class Crew:
         with self._changed:
             if self._is_closed:
                 return False
-            now = self._monotonic()
-            self._ready.extend((one, now) for one in reservations)
+            self._add(reservations)
+            self._is_dry = len(reservations) < self._asked
             self._put.notify()
             return True
+
+    def _add(self, reservations: Sequence[Reservation]) -> None:
+        now = self._monotonic()
+        self._ready.extend((one, now) for one in reservations)
 
     def take_back(self, older_s: float = 0.0) -> list[Reservation]:
         """Return the runs that have waited for so long and were not begun: they never will be here."""
@@ -161,57 +183,81 @@ class Crew:
         at_once = True  # a thread that was at work
         with self._changed:
             while True:
-                if self._tasks and (wait_s := 0.0 if at_once else self._patience_s()) <= 0:
+                if self._tasks and (at_once or self._is_late()):
                     task = self._tasks.popleft()
                     if not at_once and (self._tasks or self._may_turn()):
                         self._put.notify()  # these are no tasks of an instant: what else is to be done waits for none of them
                     return task
-                if self._tasks:
-                    self._put.wait(wait_s)
-                elif self._may_turn():
+                if not self._tasks and self._may_turn():
                     self._take_turn()
                     at_once = True
-                elif self._is_closed and not self._is_turning:
+                elif self._is_closed and not self._tasks and not self._is_turning:
                     self._put.notify()  # the next one may leave, too
                     return None
                 else:
-                    self._put.wait()
+                    self._wait_for_work()
                     at_once = False
 
-    def _patience_s(self) -> float:
-        """Return how long a thread that waits leaves tasks to those at work, which are through with them in an instant."""
-        if self._usual_s is None or self._usual_s > INSTANT_S / self.size:
-            return 0.0
-        return self._tasks_at + INSTANT_S - self._monotonic()
+    def _is_late(self) -> bool:
+        """Tell whether what waits is to be done by others than the thread at work: it was to be through in an instant."""
+        if not self._is_instant():
+            return True
+        if self._monotonic() < self._tasks_at + LATE_S:
+            return False
+        self._usual_s = NOT_INSTANT * INSTANT_S  # one of them is no task of an instant: be wary for a while
+        return True
+
+    def _is_instant(self) -> bool:
+        return self._usual_s is not None and self._usual_s <= INSTANT_S / self.size
+
+    def _wait_for_work(self) -> None:
+        """Wait to be told of some; one thread looks again by itself, while another does all tasks that are of an instant."""
+        if self._is_watched or not self._is_instant() or not (self._tasks or self._is_turning):
+            self._put.wait()
+            return
+        self._is_watched = True
+        try:
+            self._put.wait(LATE_S)
+        finally:
+            self._is_watched = False
 
     def _may_turn(self) -> bool:
         return not self._is_turning and bool(self._ended or (self._ready and self._busy < self.size))
 
     def _take_turn(self) -> None:
         """Record what ended and begin what waits, as many as may run, the lock released meanwhile."""
-        endings, self._ended = self._ended, []
-        room = self.size - self._busy + len(endings)
-        reservations = [self._ready.popleft()[0] for _ in range(min(room, len(self._ready)))]
-        self._busy += len(reservations)
         self._is_turning = True
-        if self._room():
-            self._changed.notify_all()
-        self._changed.release()
         try:
+            if self._fetch is not None and not self._is_dry and not self._is_closed and (room := self._room()):
+                found = self._unlocked(partial(self._fetch, room))
+                self._is_dry = len(found) < room
+                self._add(found)
+            endings, self._ended = self._ended, []
+            free = self.size - self._busy + len(endings)
+            reservations = [self._ready.popleft()[0] for _ in range(min(free, len(self._ready)))]
+            self._busy += len(reservations)
             began = self._monotonic()
-            tasks = self._turn(endings, reservations)
+            tasks = self._unlocked(partial(self._turn, endings, reservations))
             self._turn_s = self._monotonic() - began
         finally:
-            self._changed.acquire()
             self._is_turning = False
         self._busy += len(tasks) - len(endings) - len(reservations)
         self._tasks.extend(tasks)
         self._tasks_at = self._monotonic()
         others = len(self._tasks) - 1 + self._may_turn()  # what this thread does not do at once
-        if others > 0:
-            self._put.notify(others if self._patience_s() <= 0 else 1)
-        if self._room() or self._is_idle():
+        if others > 0 and not self._is_instant():
+            self._put.notify(others)
+        elif others > 0 and not self._is_watched:
+            self._put.notify()
+        if self._is_idle() or (self._must_be_fed() and self._room()):
             self._changed.notify_all()
+
+    def _unlocked(self, call: Callable[[], T]) -> T:
+        self._changed.release()
+        try:
+            return call()
+        finally:
+            self._changed.acquire()
 
     def _learn(self, took_s: float) -> None:
         if self._pace_s is None or self._usual_s is None:

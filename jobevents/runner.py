@@ -111,7 +111,8 @@ class JobRunner:
             on_end=self._watch.end,
             monotonic=monotonic,
         )
-        self._crew = Crew(workers, self._turn, ahead=prefetch, monotonic=monotonic)
+        fetch = self._fetch if self._queue.shares_store else None
+        self._crew = Crew(workers, self._turn, fetch=fetch, ahead=prefetch, monotonic=monotonic)
         self._reserving = Trouble("reserving runs", logger)
         self._working = Trouble("starting and ending runs", logger)
         self._lock = threading.Lock()
@@ -282,6 +283,18 @@ class JobRunner:
             if found and not self._crew.put(found):
                 for reservation in found:
                     self._hand_back(reservation)
+
+    def _fetch(self, room: int) -> list[Reservation]:
+        """Return runs that are due, without a wait; none while there is trouble, over which `_reserve` gets."""
+        if self._stopping.is_set() or self._reserving.wait_s or self._working.wait_s:
+            return []
+        try:
+            return self._queue.reserve(self._queues, limit=room, timeout_s=0)
+        except QueueClosed:
+            return []
+        except Exception as error:  # noqa: BLE001  # as there
+            self._reserving.came(error)
+            return []
 
     def _look(self) -> None:
         """Watch over what runs, and over what waits here for too long, until the stop is over."""

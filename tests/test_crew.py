@@ -71,5 +71,72 @@ def test_an_end_does_not_wait_for_the_handlers_of_others() -> None:
     assert crew.wait_until_idle(WAIT_S)
 
 
+def test_threads_fetch_runs_themselves_until_there_are_none() -> None:
+    """What a turn has room for it fetches; whoever waits for room is asked for runs again once a fetch finds too few."""
+    left = [_reservation("instant") for _ in range(100)]
+    fetched: list[int] = []
+    at_end = threading.Event()
+
+    def fetch(room: int) -> list[Reservation]:
+        found = [left.pop() for _ in range(min(room, len(left)))]
+        fetched.append(len(found))
+        if not left:
+            at_end.set()
+        return found
+
+    begun = threading.Semaphore(0)
+
+    def instant() -> Ran:
+        begun.release()
+        return Ran(ending=cast(Any, "the end"))
+
+    crew = Crew(3, Log({"instant": instant}).turn, fetch=fetch, ahead=4, monotonic=time.monotonic)
+    crew.start()
+    assert 7 == crew.wait_for_room(WAIT_S), "nothing was put yet"
+    _put(crew, *["instant"] * 7)
+    for _ in range(107):
+        assert begun.acquire(timeout=WAIT_S)
+    assert at_end.is_set()
+    assert max(fetched) <= 7
+    assert crew.wait_until_idle(WAIT_S)
+    assert 7 == crew.wait_for_room(WAIT_S), "the last fetch found fewer than there was room for"
+    fetched.clear()
+    _put(crew, "instant")
+    assert begun.acquire(timeout=WAIT_S)
+    assert crew.wait_until_idle(WAIT_S)
+    assert not fetched, "whoever put it has just looked"
+    crew.close()
+
+
+def test_what_waits_behind_a_task_that_is_not_over_at_once_is_done_by_others() -> None:
+    """Ten runs begin in one turn, and the thread that is to be through with all of them in an instant is held by the first."""
+    release, over = threading.Event(), threading.Semaphore(0)
+
+    def held() -> Ran:
+        release.wait(WAIT_S)
+        return Ran()
+
+    def instant() -> Ran:
+        over.release()
+        return Ran()
+
+    crew = Crew(10, Log({"instant": instant, "stuck": held}).turn, ahead=0, monotonic=time.monotonic)
+    crew.start()
+    for _ in range(20):
+        _put(crew, "instant")
+        assert crew.wait_until_idle(WAIT_S)
+        assert over.acquire(timeout=WAIT_S)
+    _put(crew, "stuck", *["instant"] * 9)
+    for _ in range(9):
+        assert over.acquire(timeout=WAIT_S)
+    release.set()
+    assert crew.wait_until_idle(WAIT_S)
+    crew.close()
+
+
 def _put(crew: Crew, *names: str) -> None:
-    crew.put([Reservation(Job(job_id=name, name=name), lambda _error, _delay_s: None) for name in names])
+    crew.put([_reservation(name) for name in names])
+
+
+def _reservation(name: str) -> Reservation:
+    return Reservation(Job(job_id=name, name=name), lambda _error, _delay_s: None)
