@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subscriptions that only wake when they are woken."""
     monkeypatch.setattr("jobevents.backends.tail.PATIENCE_S", 60.0)
     monkeypatch.setattr(wake, "POLL_S", 60.0)
+    monkeypatch.setattr(wake, "HINTED_S", 60.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -447,6 +449,29 @@ def test_without_sockets_the_poll_wakes(path: Path, monkeypatch: pytest.MonkeyPa
     assert ["jobs.db"] == [name for name in names(path.parent) if not name.startswith("jobs.db-")]
     recorder.close()
     other.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file is not stamped there")
+def test_the_poll_asks_the_database_only_after_a_write_to_its_log(path: Path) -> None:
+    """A file's time says so once it is old enough to show every later write."""
+    recorder = SqliteRecorder.open(path)
+    recorder.insert_events([blank()])
+    log = path.with_name("jobs.db-wal")
+    assert sqlitewal.last_change(path) is None, "written just now"
+    os.utime(log, ns=(0, time.time_ns() - 1_000_000_000))
+    before = sqlitewal.last_change(path)
+    assert before is not None
+    assert before == sqlitewal.last_change(path)
+    asked: list[object] = []
+    listener = wake.Wake(path.parent / "none", lambda: asked.append(0), partial(sqlitewal.last_change, path))
+    listener.listen(threading.Event())
+    time.sleep(3 * wake.HINTED_S)
+    listener.close()
+    assert len(asked) <= 2, "when it began to listen, and at its first poll"
+    recorder.insert_events([blank("other")])
+    os.utime(log, ns=(0, time.time_ns() - 500_000_000))
+    assert sqlitewal.last_change(path) not in (None, before)
+    recorder.close()
 
 
 @pytest.mark.usefixtures("patient")

@@ -9,6 +9,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Self
@@ -31,6 +32,7 @@ from jobevents.backends.sqlitepauses import SqlitePauses
 from jobevents.backends.sqliteretention import SqliteRetention
 from jobevents.backends.sqliteruns import SqliteRunLogs, SqliteRuns
 from jobevents.backends.sqliteschema import EVENTS, TRACKING
+from jobevents.backends.sqlitewal import last_change
 from jobevents.backends.tail import TailSubscription
 from jobevents.backends.wake import Wake
 from jobevents.desk import Desk
@@ -103,7 +105,8 @@ class SqliteRecorder(SQLiteProcessRecorder):
         self.run_logs: LogTable = SqliteRunLogs(self.file, tables)
         self.leases: Leases = SqliteLeases(self.file, monotonic=monotonic)
         self._tables = tables
-        self._wake = Wake(self.file.path.with_name(f"{self.file.path.name}.wake"), self._heads)
+        path = self.file.path
+        self._wake = Wake(path.with_name(f"{path.name}.wake"), self._heads, partial(last_change, path))
         announce = self._wake.announce
         self.desk = Desk(
             claims=SqliteClaims(self.file, tables, announce, events=EVENTS, monotonic=monotonic),

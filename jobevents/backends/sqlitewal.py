@@ -15,6 +15,7 @@ CHECKPOINT_PAGES: Final = 4000
 _LOG_BYTES: Final = 64 * 1024 * 1024  # checkpoints hold it at 16 MB while no reads overlap
 _LOOK: Final = 64  # commits between two looks at its size: 2 us each
 _WAIT_MS: Final = 200  # how long writers wait for the reads under way when it is emptied
+_SETTLED_NS: Final = 50_000_000  # a file written this long ago shows every later write in its time
 _EVERY_S: Final = 10.0  # between two tries, where a read goes on for longer than that
 
 
@@ -31,6 +32,21 @@ def take_back(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
         connection.rollback()
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute(f"PRAGMA user_version = {version}")  # writes its page, though it is the same
+
+
+def last_change(path: Path) -> tuple[int, int] | None:
+    """Return what changes with every commit of any process: inode and time of the last write; None while it may stand still.
+
+    That is as long as the clock that files are stamped by may not have moved on since; and where one that is open is not
+    stamped at all. Costs a stat, which is a fiftieth of a query after an idle moment.
+    """
+    if os.name == "nt":
+        return None
+    try:
+        found = os.stat(f"{path}-wal")  # noqa: PTH116  # as below
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns) if abs(time.time_ns() - found.st_mtime_ns) > _SETTLED_NS else None
 
 
 class WriteAheadLog:

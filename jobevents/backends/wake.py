@@ -15,7 +15,8 @@ from typing import Final
 from jobevents.backends import forks
 from jobevents.errors import JobEventsError
 
-POLL_S: Final = 0.05  # how late a hint that got lost is at most
+POLL_S: Final = 0.05  # how late a commit is heard of where no datagrams come
+HINTED_S: Final = 0.1  # where they do: how late one that got lost is, or a commit of a caller's own connection
 _PATH_LIMIT: Final = 100  # bytes in a socket's path: 108 on Linux, 104 on macOS, with the final NUL
 _LOOK_S: Final = 0.01  # how often a thread that commits all the time looks for new listeners
 _SETTLED_NS: Final = 50_000_000  # a directory changed this long ago shows every later change in its mtime
@@ -24,15 +25,19 @@ _SETTLED_NS: Final = 50_000_000  # a directory changed this long ago shows every
 class Wake:
     """Sets the listeners' events after commits of any process. One thread while anybody listens, none otherwise."""
 
-    def __init__(self, directory: Path, head: Callable[[], object]) -> None:
+    def __init__(
+        self, directory: Path, head: Callable[[], object], glance: Callable[[], object] = lambda: None
+    ) -> None:
         """Open nothing yet.
 
         Args:
             directory: for the sockets; made when somebody listens, removed when nobody does.
             head: reads what changes with every commit of any process: the poll.
+            glance: reads at less cost what is another whenever the head may be; None: look at the head.
         """
         self._directory = directory
         self._head = head
+        self._glance = glance
         self._known: tuple[int, tuple[str, ...]] = (0, ())
         self._nobody_until = 0.0  # until then, no process listens for all we know
         self._start_afresh()
@@ -111,8 +116,13 @@ class Wake:
         self._unbind()
 
     def _watch(self, seen: object) -> None:
+        glanced: object = None
         while not self._stopping.is_set():
             if not self._hears():
+                glance = self._glance()
+                if glance is not None and glance == glanced:
+                    continue
+                glanced = glance
                 head = self._read_head()
                 if head == seen:
                     continue
@@ -154,7 +164,7 @@ class Wake:
                 continue
             except OSError:
                 break
-            ear.settimeout(POLL_S)
+            ear.settimeout(HINTED_S)
             self._ear, self._own = ear, path
             self._sweep()
             return
