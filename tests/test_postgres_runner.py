@@ -6,7 +6,6 @@ import pytest
 
 from tests import test_periodic, test_runner, test_runner_queues, test_runner_stops
 from tests.test_runner_queues import archive as archive  # fixtures
-from tests.test_runner_queues import earlier_threads as earlier_threads
 from tests.test_runner_queues import lists as lists
 from tests.test_runner_queues import swift as swift
 
