@@ -23,6 +23,7 @@ class LineBuffer:
         self._lines: list[JobLog] = []
         self._count = 0
         self._lock = threading.Lock()
+        self._writing = threading.Lock()  # one batch after the other: who flushes last leaves with all of them written
 
     def add(self, job: Job, at: datetime, message: str, level: str, attrs: Mapping[str, Any]) -> None:
         """Take a line; a full batch is written at once."""
@@ -53,11 +54,12 @@ class LineBuffer:
         Raises:
             Unavailable, PermissionDenied: what the store says.
         """
-        with self._lock:
-            lines, self._lines = self._lines, []
-        try:
-            self._table.append_logs(lines)
-        except JobEventsError:
+        with self._writing:
             with self._lock:
-                self._lines = [*lines, *self._lines][-KEPT_LINES:]
-            raise
+                lines, self._lines = self._lines, []
+            try:
+                self._table.append_logs(lines)
+            except JobEventsError:
+                with self._lock:
+                    self._lines = [*lines, *self._lines][-KEPT_LINES:]
+                raise

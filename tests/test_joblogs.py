@@ -1,5 +1,6 @@
 """Log lines on their way from an attempt to the table."""
 
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -67,3 +68,32 @@ def test_a_table_that_stays_down_is_asked_once_a_batch_and_costs_bounded_memory(
 
     assert [str(number) for number in range(BATCH_LINES, KEPT_LINES + BATCH_LINES)] == table.lines
     assert KEPT_LINES // BATCH_LINES + 2 == table.calls
+
+
+def test_a_flush_waits_for_the_one_under_way(table: Table) -> None:
+    """Whoever flushes last, as at the end of an attempt, leaves with every line written, in order."""
+    buffer = LineBuffer(table)
+    asked, goes_on = threading.Event(), threading.Event()
+    append = table.append_logs
+
+    def slowly(entries: Sequence[JobLog]) -> None:
+        asked.set()
+        goes_on.wait(10)
+        append(entries)
+
+    table.append_logs = slowly  # type: ignore[method-assign]
+    buffer.add(JOB, NOW, "before", "info", {})
+    ticking = threading.Thread(target=buffer.flush)
+    ticking.start()
+    asked.wait(10)
+    table.append_logs = append  # type: ignore[method-assign]
+    buffer.add(JOB, NOW, "after", "info", {})
+    last = threading.Thread(target=buffer.flush)
+    last.start()
+
+    last.join(0.05)
+    goes_on.set()
+    last.join(10)
+
+    assert ["before", "after"] == table.lines
+    ticking.join(10)
