@@ -18,7 +18,8 @@ import pytest
 
 from jobevents import connect
 from jobevents.backends.postgres import PostgresRecorder, migrate
-from jobevents.backends.postgresdb import PostgresDatabase, Session
+from jobevents.backends.postgresdb import PostgresDatabase
+from jobevents.backends.postgressession import Session
 from jobevents.backends.postgresurl import parse
 from jobevents.errors import AppendUnknown, Unavailable
 from jobevents.events import Event

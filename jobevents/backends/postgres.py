@@ -6,7 +6,7 @@ that goes on after the last id it saw passes over an event (`postgreswriter` say
 # ruff: noqa: S608  # table names are constants, values are bound
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event as Flag
 from typing import Any, Self
 from uuid import UUID
@@ -22,19 +22,20 @@ from jobevents.backends import postgreserrors, postgresschema
 from jobevents.backends.postgresblobs import PostgresBlobs
 from jobevents.backends.postgrescensus import PostgresCensus
 from jobevents.backends.postgresclaims import PostgresClaims
-from jobevents.backends.postgresdb import PostgresDatabase, Row, Session
+from jobevents.backends.postgresdb import PostgresDatabase
 from jobevents.backends.postgreserasures import PostgresErasures
 from jobevents.backends.postgreserrors import Unsure
 from jobevents.backends.postgresinbox import PostgresInbox
-from jobevents.backends.postgresinsert import EVENT, columns, write
+from jobevents.backends.postgresinsert import EVENT, columns, writing
 from jobevents.backends.postgresleases import PostgresLeases
 from jobevents.backends.postgrespauses import PostgresPauses
 from jobevents.backends.postgresretention import PostgresRetention
 from jobevents.backends.postgresruns import PostgresRunLogs, PostgresRuns
 from jobevents.backends.postgresschema import EVENTS, TRACKING
+from jobevents.backends.postgressession import Row, Statement
 from jobevents.backends.postgresurl import parse
 from jobevents.backends.postgreswake import PostgresWake
-from jobevents.backends.postgreswriter import NOTIFY, Insert, PostgresWriter, Statement
+from jobevents.backends.postgreswriter import NOTIFY, Insert, PostgresWriter
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.tail import TailSubscription
 from jobevents.desk import Desk
@@ -110,7 +111,7 @@ class PostgresRecorder(PostgresProcessRecorder):
             database,
             lock=postgresschema.lock_key(datastore.schema, EVENTS),
             note=lambda: (channel, self._wake.name),
-            send=self._send,
+            write=_writing,
             judge=self._judge,
         )
         self.eraser = self.floors = PostgresErasures(database, tables)
@@ -189,25 +190,6 @@ class PostgresRecorder(PostgresProcessRecorder):
             raise AppendUnknown(str(first.originator_id), first.originator_version, _event_id(first)) from error
         self._wake.announce()
         return ids
-
-    def _send(self, connection: Session, inserts: Sequence[Insert]) -> Callable[[], list[int]]:
-        events = connection.cursor(binary=True)
-        stored = [columns(event, insert.follows) for insert in inserts for event in insert.events]
-        write(events, stored)
-        for insert in inserts:
-            self._insert_events(connection.cursor(), insert.events, statements=insert.statements)
-        return lambda: [row[0] for row in events.fetchall()] if stored else []
-
-    def _insert_events(  # type: ignore[override]  # our cursor returns tuples
-        self,
-        curs: Cursor[Row],
-        stored_events: Sequence[StoredEvent],
-        *,
-        statements: Sequence[Statement] = (),
-        **_: Any,
-    ) -> None:
-        for statement, values in statements:
-            curs.execute(statement, values, prepare=True)
 
     def _judge(self, cursor: Cursor[Row], insert: Insert, error: psycopg.Error) -> Exception:
         """Say what an insert's error means to its caller."""
@@ -375,6 +357,12 @@ def _connected(url: str, schema: str = "", poll_interval_s: float = 0) -> Postgr
     database = PostgresDatabase(parse(url, schema=schema, poll_interval_s=poll_interval_s))
     database.open()
     return database
+
+
+def _writing(inserts: Sequence[Insert]) -> list[Statement]:
+    stored = [columns(event, insert.follows) for insert in inserts for event in insert.events]
+    rows = [statement for insert in inserts for statement in insert.statements]
+    return [writing(stored), *rows] if stored else rows
 
 
 def _event_id(stored: StoredEvent) -> str:

@@ -3,12 +3,13 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from jobevents import errors
-from jobevents.backends.postgresdb import BEGIN, PostgresDatabase, Row, Session
+from jobevents.backends.postgresdb import BEGIN, COMMIT, PostgresDatabase
+from jobevents.backends.postgressession import Row, Session, Statement
 from jobevents.blobs import (
     ABSENT,
     Blob,
@@ -112,16 +113,11 @@ class PostgresBlobs:
         in_order = sorted(
             rows, key=lambda one: str(one[0][0])
         )  # two such writers never wait for each other in a circle
+        puts_and_found = [*(self._conditional(*one) for one in in_order), (_OURS, ([row[0] for row, _ in rows],))]
 
         def put_all(connection: Session) -> dict[str, str]:
-            with connection.pipeline():
-                cursor, found = connection.cursor(), connection.cursor()
-                cursor.execute(BEGIN)
-                for row, if_generation in in_order:
-                    cursor.execute(*self._conditional(row, if_generation), prepare=True)
-                found.execute(_OURS, ([row[0] for row, _ in rows],), prepare=True)
-                cursor.execute("COMMIT")
-            return dict(found.fetchall())
+            *_, found, _ = connection.send([BEGIN, *puts_and_found, COMMIT])
+            return dict(found)
 
         stored = self._database.write(put_all) if rows else {}
         return [row[1] if stored.get(row[0]) == row[1] else None for row, _ in rows]
@@ -152,7 +148,7 @@ class PostgresBlobs:
         return name, os.urandom(12).hex(), bytes(data), content_type, cache_control, kept
 
     @staticmethod
-    def _conditional(row: Row, if_generation: str) -> tuple[str, tuple[Any, ...]]:  # Any: column values
+    def _conditional(row: Row, if_generation: str) -> Statement:
         return (_CREATE, row) if if_generation == ABSENT else (_REPLACE, (*row, row[0], if_generation))
 
     def _generation(self, name: str) -> str | None:

@@ -8,8 +8,9 @@ from typing import Final
 from psycopg import Cursor
 
 from jobevents.backends import postgresclaims
-from jobevents.backends.postgresdb import PostgresDatabase, Row
+from jobevents.backends.postgresdb import PostgresDatabase
 from jobevents.backends.postgresschema import EVENTS
+from jobevents.backends.postgressession import Row
 from jobevents.backends.sql import Statements, Tables, run_from
 from jobevents.backends.sqlcensus import CensusStatements
 from jobevents.census import Bar, Order, Tally, Waiting

@@ -21,16 +21,16 @@ from psycopg.types.string import TextBinaryLoader, TextLoader
 
 from jobevents.backends import forks
 from jobevents.backends.postgreserrors import Unsure, is_lost, is_passing, translate
+from jobevents.backends.postgressession import Row, Session, Statement
 from jobevents.backends.postgresurl import Target, where
 from jobevents.backoff import Backoff
 from jobevents.errors import JobEventsError, Unavailable
 
 T = TypeVar("T")
-Row: TypeAlias = tuple[Any, ...]  # Any: column values
-Session: TypeAlias = Connection[Row]
 Work: TypeAlias = Callable[[Session], T]
 
-BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"  # whatever the database's default is
+BEGIN: Final[Statement] = ("BEGIN ISOLATION LEVEL READ COMMITTED", ())  # whatever the database's default is
+COMMIT: Final[Statement] = ("COMMIT", ())
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _IDLE_LIMIT_S: Final = 10  # a process that stopped in a transaction has it undone after this, and its lock freed
 _INHERITED: list[Session] = []  # a parent's connections that a child must not use, nor say goodbye on
@@ -125,7 +125,7 @@ class PostgresDatabase:
         """
         limit_s = min(timeout_s, float(self.target.conninfo["connect_timeout"]))
         wanted: dict[str, Any] = {**self.target.conninfo, "connect_timeout": max(2, round(limit_s))}  # libpq's least
-        connection: Session = psycopg.connect(autocommit=True, context=_Context(), **wanted)
+        connection = Session.connect(autocommit=True, context=_Context(), **wanted)
         try:
             connection.execute(self._settings())
         except BaseException:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from jobevents.backends import sqlerasures
-from jobevents.backends.postgresdb import PostgresDatabase, Session
+from jobevents.backends.postgresdb import PostgresDatabase
 from jobevents.backends.postgresruns import MARK
 from jobevents.backends.postgresschema import EVENTS
+from jobevents.backends.postgressession import Session
 from jobevents.backends.sql import Tables, time_text
 from jobevents.codec import deleted_before
 from jobevents.erasure import Erased

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from eventsourcing.persistence import StoredEvent
-from psycopg import Cursor
 
 from jobevents import codec
-from jobevents.backends.postgresdb import Row
 from jobevents.backends.postgresschema import EVENTS
+from jobevents.backends.postgressession import Row, Statement
 from jobevents.log import Head
 
 EVENT: Final = "originator_id, originator_version, topic, state"
@@ -45,14 +44,11 @@ _SEVERAL = (  # one statement, whatever their number
 )
 
 
-def write(cursor: Cursor[Row], stored: Sequence[Row]) -> None:
-    """Send the statement that writes events, if there are any; each as `columns` has it."""
+def writing(stored: Sequence[Row]) -> Statement:
+    """Return the statement that writes 1..n events, each as `columns` has it, and returns their ids."""
     if len(stored) > 1:
-        cursor.execute(_SEVERAL, [list(column) for column in zip(*stored, strict=True)], prepare=True)
-    elif stored and stored[0][-1] is None:
-        cursor.execute(_FIRST, stored[0][:-1], prepare=True)
-    elif stored:
-        cursor.execute(_ONE, stored[0], prepare=True)
+        return _SEVERAL, [list(column) for column in zip(*stored, strict=True)]
+    return (_FIRST, stored[0][:-1]) if stored[0][-1] is None else (_ONE, stored[0])
 
 
 def columns(event: StoredEvent, follows: Mapping[str, Head]) -> Row:

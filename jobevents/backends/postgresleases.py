@@ -4,7 +4,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from jobevents.backends.postgresdb import PostgresDatabase, Row
+from jobevents.backends.postgresdb import PostgresDatabase
+from jobevents.backends.postgressession import Row
 from jobevents.workers import Lease, Sighting
 
 WORKERS: Final = "job_workers"

@@ -8,9 +8,9 @@ from typing import Any, Final
 from psycopg import Cursor
 
 from jobevents.backends import postgresclaims, sqlexternal
-from jobevents.backends.postgresdb import BEGIN, PostgresDatabase, Row, Session
+from jobevents.backends.postgresdb import BEGIN, COMMIT, PostgresDatabase
 from jobevents.backends.postgresschema import EVENTS, EXTERNAL
-from jobevents.backends.postgreswriter import Statement
+from jobevents.backends.postgressession import Row, Statement
 from jobevents.backends.sql import (
     LOG_COLUMNS,
     OPTIONAL,
@@ -143,19 +143,10 @@ class PostgresRunLogs:
         """Store all lines or none; see `LogTable`."""
         if not entries:
             return
-        rows = [(*_fit(_LOG_KINDS, log_row(line), line.run_id), line.run_id, line.run_id) for line in entries]
-        jobs = sorted({line.run_id for line in entries})
-
-        def put(connection: Session) -> None:
-            with connection.pipeline():
-                cursor = connection.cursor()
-                cursor.execute(BEGIN)
-                cursor.execute(self._hold, (jobs,), prepare=True)
-                for row in rows:
-                    cursor.execute(self._sql.put_log, row, prepare=True)
-                cursor.execute("COMMIT")
-
-        self._database.write(put)
+        put = self._sql.put_log
+        puts = [(put, (*_fit(_LOG_KINDS, log_row(line), line.run_id), line.run_id, line.run_id)) for line in entries]
+        hold = (self._hold, (sorted({line.run_id for line in entries}),))
+        self._database.write(lambda connection: connection.send([BEGIN, hold, *puts, COMMIT]))
 
     def logs(self, job_id: str, after_seq: int = 0, limit: int = 0) -> list[JobLog]:
         """Return lines by their primary key; see `LogTable`."""

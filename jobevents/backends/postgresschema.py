@@ -18,7 +18,8 @@ from jobevents.backends import (
     sqlerasures,
     sqlexternal,
 )
-from jobevents.backends.postgresdb import PostgresDatabase, Session
+from jobevents.backends.postgresdb import PostgresDatabase
+from jobevents.backends.postgressession import Session
 from jobevents.backends.postgresurl import where
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, table_ddl
 from jobevents.errors import Misconfigured

@@ -14,7 +14,8 @@ from typing import Final
 import psycopg
 
 from jobevents.backends import forks
-from jobevents.backends.postgresdb import PostgresDatabase, Session, leave
+from jobevents.backends.postgresdb import PostgresDatabase, leave
+from jobevents.backends.postgressession import Session
 
 _PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)  # before the next try to listen again; the last one for ever
 

@@ -17,17 +17,20 @@ from psycopg import Cursor
 
 from jobevents.backends import forks
 from jobevents.backends.groupcommit import Call, GroupCommit
-from jobevents.backends.postgresdb import BEGIN, PostgresDatabase, Row, Session
+from jobevents.backends.postgresdb import BEGIN, COMMIT, PostgresDatabase
 from jobevents.backends.postgreserrors import is_lost
+from jobevents.backends.postgressession import Row, Session, Statement
 from jobevents.errors import JobEventsError
 from jobevents.job import Job
 from jobevents.limits import Limit
 from jobevents.log import NO_HEADS, Head
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(%s)"
+_SAVEPOINT: Final[Statement] = ("SAVEPOINT caller", ())
+_RELEASE: Final[Statement] = ("RELEASE caller", ())
+_UNDO: Final[Statement] = ("ROLLBACK TO caller", ())
+_ROLLBACK: Final[Statement] = ("ROLLBACK", ())
 NOTIFY: Final = "SELECT pg_notify(%s, %s)"
-
-Statement: TypeAlias = tuple[str, Sequence[object]]  # with its parameters
 
 
 class Insert(msgspec.Struct, frozen=True):
@@ -44,8 +47,8 @@ class Insert(msgspec.Struct, frozen=True):
         return list(islice(ids, len(self.events)))
 
 
-Send: TypeAlias = Callable[[Session, Sequence[Insert]], Callable[[], list[int]]]
-"""Send the statements of all inserts in a pipeline; the ids of their events can be had when it has ended."""
+Write: TypeAlias = Callable[[Sequence[Insert]], list[Statement]]
+"""Return the statements that write inserts; where these have events, the first returns the ids of all."""
 Judge: TypeAlias = Callable[[Cursor[Row], Insert, psycopg.Error], Exception]
 """Say what the error of one insert means to its caller; the cursor sees what the others of its transaction wrote."""
 
@@ -54,7 +57,7 @@ class PostgresWriter:
     """The inserts of all threads of this process, as many as wait in one transaction. Safe over forks."""
 
     def __init__(
-        self, database: PostgresDatabase, *, lock: int, note: Callable[[], tuple[str, str]], send: Send, judge: Judge
+        self, database: PostgresDatabase, *, lock: int, note: Callable[[], tuple[str, str]], write: Write, judge: Judge
     ) -> None:
         """Write nothing yet.
 
@@ -63,9 +66,9 @@ class PostgresWriter:
             note: the channel that is told of every commit, and what it is told.
         """
         self._database = database
-        self._lock = lock
+        self._begin = (BEGIN, (_LOCK, (lock,)))
         self._note = note
-        self._send = send
+        self._write = write
         self._judge = judge
         self._group = GroupCommit(self._commit)
         forks.watch(self)
@@ -99,56 +102,44 @@ class PostgresWriter:
     def _transact(self, connection: Session, group: list[Call]) -> None:
         """Commit the group in one transaction; if one of its calls cannot be, each apart from the others."""
         try:
-            with connection.pipeline():
-                cursor = self._begin(connection)
-                fetch = self._send(connection, _inserts(group))
-                self._end(cursor)
-            ids = iter(fetch())
+            _, _, first, *_ = connection.send([*self._begin, *self._write(_inserts(group)), *self._end()])
         except psycopg.Error as error:
             if is_lost(error) or connection.broken:
                 raise
-            connection.rollback()
+            connection.send([_ROLLBACK])
             self._transact_apart(connection, group)
             return
+        ids = _ids(first)
         for call in group:
             call.settle(call.work(ids))
 
     def _transact_apart(self, connection: Session, group: list[Call]) -> None:
         """Commit what can be committed of the group, each call behind a savepoint of its own."""
-        cursor = self._begin(connection)
-        answers = [self._try(connection, cursor, call) for call in group]
-        if any(error is None for _, error in answers):
-            self._end(cursor)
-        else:
-            cursor.execute("ROLLBACK")
+        connection.send(self._begin)
+        answers = [self._try(connection, call) for call in group]
+        connection.send(self._end() if any(error is None for _, error in answers) else [_ROLLBACK])
         for call, (result, error) in zip(group, answers, strict=True):
             call.settle(result, error)
 
-    def _try(self, connection: Session, cursor: Cursor[Row], call: Call) -> tuple[list[int] | None, Exception | None]:
+    def _try(self, connection: Session, call: Call) -> tuple[list[int] | None, Exception | None]:
         (insert,) = _inserts([call])
         try:
-            with connection.pipeline():
-                cursor.execute("SAVEPOINT caller")
-                fetch = self._send(connection, [insert])
-                cursor.execute("RELEASE caller")
-            return insert(iter(fetch())), None
+            _, first, *_ = connection.send([_SAVEPOINT, *self._write([insert]), _RELEASE])
+            return insert(_ids(first)), None
         except psycopg.Error as error:
             if is_lost(error) or connection.broken:
                 raise
-            cursor.execute("ROLLBACK TO caller")
-            return None, self._judge(cursor, insert, error)
+            connection.send([_UNDO])
+            return None, self._judge(connection.cursor(), insert, error)
 
-    def _begin(self, connection: Session) -> Cursor[Row]:
-        cursor = connection.cursor()
-        cursor.execute(BEGIN)
-        cursor.execute(_LOCK, (self._lock,), prepare=True)
-        return cursor
-
-    def _end(self, cursor: Cursor[Row]) -> None:
+    def _end(self) -> list[Statement]:
         """Commit, and tell of it afterwards: told of within, all logs of the server would wait for each other's disk."""
-        cursor.execute("COMMIT")
-        cursor.execute(NOTIFY, self._note(), prepare=True)
+        return [COMMIT, (NOTIFY, self._note())]
 
 
 def _inserts(group: Sequence[Call]) -> list[Insert]:
     return [cast(Insert, call.work) for call in group]
+
+
+def _ids(rows: Sequence[Row]) -> Iterator[int]:
+    return (row[0] for row in rows)
