@@ -39,6 +39,7 @@ class Crew:
         turn: "Callable[[Sequence[Ending], Sequence[Reservation]], list[Task]]",
         *,
         fetch: Callable[[int], Sequence[Reservation]] | None = None,
+        give_back: Callable[[Reservation], None] = lambda _: None,
         ahead: int | None = None,
         monotonic: Callable[[], float],
     ) -> None:
@@ -47,12 +48,14 @@ class Crew:
         Args:
             turn: records ends and begins runs, and returns what is left to do of them. It must not raise.
             fetch: returns at once up to as many runs, of those that are due. It must not raise. None: all are `put`.
+            give_back: has one that was fetched in the moment of the close handed out again. It must not raise.
             ahead: how many runs may wait for a thread; None: as many as at the pace of late are begun within `AHEAD_S`.
         """
         self.size = size
         self.ahead = ahead
         self._turn = turn
         self._fetch = fetch
+        self._give_back = give_back
         self._is_dry = True  # whoever looked last found less than there was room for: somebody is to wait for more
         self._asked = 0  # the room of whoever waited for it last
         self._monotonic = monotonic
@@ -160,7 +163,7 @@ class Crew:
             return self._busy
 
     def _is_idle(self) -> bool:
-        return not self._busy and not self._ready
+        return not self._busy and not self._ready and not self._is_turning
 
     def _run(self, first: Callable[[], object] | None) -> None:
         if first is not None:
@@ -228,10 +231,8 @@ class Crew:
         """Record what ended and begin what waits, as many as may run, the lock released meanwhile."""
         self._is_turning = True
         try:
-            if self._fetch is not None and not self._is_dry and not self._is_closed and (room := self._room()):
-                found = self._unlocked(partial(self._fetch, room))
-                self._is_dry = len(found) < room
-                self._add(found)
+            if not self._is_closed and not self._is_dry:
+                self._fetch_more()
             endings, self._ended = self._ended, []
             free = self.size - self._busy + len(endings)
             reservations = [self._ready.popleft()[0] for _ in range(min(free, len(self._ready)))]
@@ -251,6 +252,18 @@ class Crew:
             self._put.notify()
         if self._is_idle() or (self._must_be_fed() and self._room()):
             self._changed.notify_all()
+
+    def _fetch_more(self) -> None:
+        """Have as many runs wait here as there is room for, the lock released meanwhile."""
+        room = self._room()
+        if self._fetch is None or not room:
+            return
+        found = self._unlocked(partial(self._fetch, room))
+        self._is_dry = len(found) < room
+        if self._is_closed:
+            self._unlocked(lambda: [self._give_back(one) for one in found])
+        else:
+            self._add(found)
 
     def _unlocked(self, call: Callable[[], T]) -> T:
         self._changed.release()

@@ -112,7 +112,9 @@ class JobRunner:
             monotonic=monotonic,
         )
         fetch = self._fetch if self._queue.shares_store else None
-        self._crew = Crew(workers, self._turn, fetch=fetch, ahead=prefetch, monotonic=monotonic)
+        self._crew = Crew(
+            workers, self._turn, fetch=fetch, give_back=self._hand_back, ahead=prefetch, monotonic=monotonic
+        )
         self._reserving = Trouble("reserving runs", logger)
         self._working = Trouble("starting and ending runs", logger)
         self._lock = threading.Lock()

@@ -108,6 +108,37 @@ def test_threads_fetch_runs_themselves_until_there_are_none() -> None:
     crew.close()
 
 
+def test_what_is_fetched_in_the_moment_of_the_close_is_given_back() -> None:
+    """Nothing is begun after it, and whoever waits for the crew to be idle waits for that, too."""
+    fetches, may_go = threading.Event(), threading.Event()
+    begun, given_back = [], []
+
+    def fetch(room: int) -> list[Reservation]:
+        fetches.set()
+        may_go.wait(WAIT_S)
+        return [_reservation("fetched") for _ in range(room)]
+
+    def run() -> Ran:
+        begun.append(threading.get_ident())
+        return Ran(ending=cast(Any, "the end"))
+
+    log = Log({"instant": run, "fetched": run})
+    crew = Crew(2, log.turn, fetch=fetch, give_back=given_back.append, ahead=0, monotonic=time.monotonic)
+    crew.start()
+    assert 2 == crew.wait_for_room(WAIT_S)
+    _put(crew, "instant", "instant")
+    assert fetches.wait(WAIT_S)
+    crew.close()
+    assert not crew.wait_until_idle(0.01)
+    so_far = len(begun)
+    may_go.set()
+
+    assert crew.wait_until_idle(WAIT_S)
+    assert so_far == len(begun) <= 2
+    assert given_back
+    assert {"fetched"} == {one.job_name for one in given_back}
+
+
 def test_what_waits_behind_a_task_that_is_not_over_at_once_is_done_by_others() -> None:
     """Ten runs begin in one turn, and the thread that is to be through with all of them in an instant is held by the first."""
     release, over = threading.Event(), threading.Semaphore(0)
