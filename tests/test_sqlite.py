@@ -458,7 +458,9 @@ def test_the_poll_asks_the_database_only_after_a_write_to_its_log(path: Path) ->
     recorder.insert_events([blank()])
     log = path.with_name("jobs.db-wal")
     assert sqlitewal.last_change(path) is None, "written just now"
-    os.utime(log, ns=(0, time.time_ns() - 1_000_000_000))
+    os.utime(log, ns=(0, 1_000_000_000))
+    assert sqlitewal.last_change(path) is None, "stamped by whole seconds"
+    os.utime(log, ns=(0, 1_000_000_001))
     before = sqlitewal.last_change(path)
     assert before is not None
     assert before == sqlitewal.last_change(path)
@@ -469,7 +471,7 @@ def test_the_poll_asks_the_database_only_after_a_write_to_its_log(path: Path) ->
     listener.close()
     assert len(asked) <= 2, "when it began to listen, and at its first poll"
     recorder.insert_events([blank("other")])
-    os.utime(log, ns=(0, time.time_ns() - 500_000_000))
+    os.utime(log, ns=(0, 2_000_000_001))
     assert sqlitewal.last_change(path) not in (None, before)
     recorder.close()
 

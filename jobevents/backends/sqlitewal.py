@@ -37,8 +37,8 @@ def take_back(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
 def last_change(path: Path) -> tuple[int, int] | None:
     """Return what changes with every commit of any process: inode and time of the last write; None while it may stand still.
 
-    That is as long as the clock that files are stamped by may not have moved on since; and where one that is open is not
-    stamped at all. Costs a stat, which is a fiftieth of a query after an idle moment.
+    That is as long as the clock that files are stamped by may not have moved on since; where files are stamped by whole seconds;
+    and where one that is open is not stamped at all. Costs a stat, which is much less than a query.
     """
     if os.name == "nt":
         return None
@@ -46,7 +46,8 @@ def last_change(path: Path) -> tuple[int, int] | None:
         found = os.stat(f"{path}-wal")  # noqa: PTH116  # as below
     except OSError:
         return None
-    return (found.st_ino, found.st_mtime_ns) if abs(time.time_ns() - found.st_mtime_ns) > _SETTLED_NS else None
+    is_settled = abs(time.time_ns() - found.st_mtime_ns) > _SETTLED_NS and found.st_mtime_ns % 1_000_000_000
+    return (found.st_ino, found.st_mtime_ns) if is_settled else None
 
 
 class WriteAheadLog:
