@@ -463,9 +463,9 @@ def test_an_idle_runner_only_polls(runners: Runners, monkeypatch: pytest.MonkeyP
     runners.ended(runners.jobs.submit("render"))
     threading.Event().wait(0.3)  # in which its end wakes those who wait
     looks = waits = 0
-    threading.Event().wait(2.0)  # in which nothing is to do
-    assert 1 <= waits <= 60, "one to the end of each reservation, and one that ends a moment before it"
-    assert 1 <= looks <= 120, "two before a wait, one after it"
+    threading.Event().wait(1.0)  # in which nothing is to do
+    assert 1 <= waits <= 30, "one to the end of each reservation, and one that ends a moment before it"
+    assert 1 <= looks <= 60, "two before a wait, one after it"
 
 
 def test_registries_do_not_mix(runners: Runners) -> None:
