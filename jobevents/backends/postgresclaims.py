@@ -3,6 +3,9 @@
 A claim is a row of a small table: a run is handed out without being written, and its next write removes the claim. Finding,
 locking and claiming is one statement, one word with the server. The lock of a run's row, held for as long as that takes, keeps
 claims and writes of one run apart; what another has locked is passed over, a user's transaction too.
+
+To plan such a statement takes several times as long as to execute it. So its plan is kept; and lest it be one for a table that
+happened to be small, all is ruled out but the indexes that were made for it.
 """
 # ruff: noqa: S608  # table names are constants or checked by Tables.named, values are bound
 
@@ -12,6 +15,7 @@ from typing import Final
 
 from jobevents.backends import sqlclaims
 from jobevents.backends.postgresdb import PostgresDatabase
+from jobevents.backends.postgressession import Row, Statement
 from jobevents.backends.sql import Tables, instant
 from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlpauses import PAUSES
@@ -38,6 +42,20 @@ _ALIVE: Final = (
 )
 _GROUP: Final = '"queue", "job_name", "priority"'
 _FIRST: Final = f'"priority" DESC, "scheduled_at", "{PLACE}"'
+# For one transaction. A claim that a crash of the server takes away is one that ended early: its commit waits for no disk.
+_SETTINGS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+    "jit": "off",  # which what is ruled out would seem to be worth, by what it counts as
+    "synchronous_commit": "off",
+}
+SET: Final[Statement] = (
+    "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items()),
+    (),
+)
 _LATER: Final = (
     f'UPDATE "{CLAIMS}" SET "token" = \'\', "until" = clock_timestamp() + make_interval(secs => %s) '
     'WHERE "run_id" = %s AND "token" = %s'
@@ -81,31 +99,28 @@ class PostgresClaims:
     def claim(
         self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
     ) -> Sequence[Claimed]:
-        values = {"queues": list(queues), "now": now, "lease_s": float(lease_s), "token": token}
-        statement = self.claim_due(limit, some=bool(queues))
+        values = (limit, now, float(lease_s), token, *([list(queues)] if queues else ()))
         while True:
-            found = self._database.query(statement, values)
+            found = self._planned(self.claim_due(some=bool(queues)), *values)
             claimed = [Claimed(job_id, _whole(history or ())) for is_ours, history, job_id in found if is_ours]
             if claimed or not found:  # else another claimed all that we found between our look and our lock: look again
                 return claimed
 
-    def claim_due(self, limit: int, *, some: bool) -> str:
-        """Return the statement that claims up to `limit` runs, and finds no more in any group.
+    def claim_due(self, *, some: bool) -> str:
+        """Return the statement that claims up to a number of runs, and finds no more in any group.
 
-        The limit is written out: for one that it does not know yet, Postgres plans to read a tenth of the table. A claim that
-        a crash of the server takes away is one that ended early: its commit waits for no disk.
+        Its values: the limit, now, the seconds of the lease, the token; with `some`, the queues.
         """
         return (
-            f"WITH RECURSIVE {self._groups(some=some)}, "
+            f"WITH RECURSIVE {self._groups('$5' if some else '')}, "
             f'"found" AS MATERIALIZED (SELECT "due".* FROM "group" CROSS JOIN LATERAL ('
             f'SELECT "id", "priority", "scheduled_at", "{PLACE}" FROM {self._runs} '
-            f'WHERE {self._is_ours} AND "scheduled_at" <= %(now)s '
-            f'AND {self._is_free} AND "token" <> %(token)s) '  # ours: claimed by this very call, whose reply was lost
-            f'ORDER BY "scheduled_at", "{PLACE}" LIMIT {limit:d} FOR NO KEY UPDATE SKIP LOCKED) AS "due" '
-            f"ORDER BY {_FIRST} LIMIT {limit:d}), "
-            f'"claimed" AS (INSERT INTO "{CLAIMS}" SELECT "id", %(token)s, clock_timestamp(), '
-            f'clock_timestamp() + make_interval(secs => %(lease_s)s) FROM "found", '
-            "(SELECT set_config('synchronous_commit', 'off', true)) AS \"relaxed\" "
+            f'WHERE {self._is_ours} AND "scheduled_at" <= $2::timestamptz '
+            f'AND {self._is_free} AND "token" <> $4::text) '  # ours: claimed by this very call, whose reply was lost
+            f'ORDER BY "scheduled_at", "{PLACE}" LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) AS "due" '
+            f"ORDER BY {_FIRST} LIMIT $1), "
+            f'"claimed" AS (INSERT INTO "{CLAIMS}" SELECT "id", $4::text, clock_timestamp(), '
+            'clock_timestamp() + make_interval(secs => $3) FROM "found" '
             'ON CONFLICT ("run_id") DO UPDATE SET "token" = excluded."token", "claimed" = excluded."claimed", '
             f'"until" = excluded."until" WHERE "{CLAIMS}"."token" = excluded."token" OR NOT ({_ALIVE}) '
             'RETURNING "run_id") '
@@ -116,17 +131,21 @@ class PostgresClaims:
     def first_due(self, *, some: bool) -> str:
         """Return the statement that finds when the earliest run is due: one look into each group."""
         return (
-            f"WITH RECURSIVE {self._groups(some=some)} "
+            f"WITH RECURSIVE {self._groups('$1' if some else '')} "
             f'SELECT min("first"."scheduled_at") FROM "group" CROSS JOIN LATERAL (SELECT "scheduled_at" FROM {self._runs} '
             f'WHERE {self._is_ours} AND {self._is_free}) ORDER BY "scheduled_at" LIMIT 1) AS "first"'
         )
 
-    def _groups(self, *, some: bool) -> str:
-        """Return the tables that step from one group of runs that wait to the next, and that leave out what is paused."""
+    def _groups(self, queues: str) -> str:
+        """Return the tables that step from one group of runs that wait to the next, and that leave out what is paused.
+
+        Args:
+            queues: the statement's value that names those to look into; "" for all.
+        """
         ours = f"SELECT {_GROUP} FROM {self._runs} WHERE {OURS}"
-        if some:
+        if queues:
             first = (
-                'SELECT "one".* FROM (SELECT DISTINCT unnest(%(queues)s::text[])) AS "asked" ("name") CROSS JOIN LATERAL '
+                f'SELECT "one".* FROM (SELECT DISTINCT unnest({queues}::text[])) AS "asked" ("name") CROSS JOIN LATERAL '
                 f'({ours} AND "queue" = "asked"."name" ORDER BY "job_name", "priority" LIMIT 1) AS "one"'
             )
             step = (
@@ -156,9 +175,12 @@ class PostgresClaims:
         return bool(self._database.query(_IS_CLAIMED, (job_id,)))
 
     def next_due(self, queues: Sequence[str]) -> datetime | None:
-        statement = self.first_due(some=bool(queues))
-        found: datetime | None = self._database.query(statement, {"queues": list(queues)})[0][0]
+        values = (list(queues),) if queues else ()
+        found: datetime | None = self._planned(self.first_due(some=bool(queues)), *values)[0][0]
         return instant(found)
+
+    def _planned(self, statement: str, *values: object) -> list[Row]:
+        return self._database.send([SET, (statement, values)])[1]
 
     def waiting(self) -> int:
         count: int = self._database.query(self.count)[0][0]

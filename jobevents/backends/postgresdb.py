@@ -94,6 +94,13 @@ class PostgresDatabase:
 
         return self._until_it_works(ask)
 
+    def send(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Return the rows of each of several statements, which are one transaction; see `Session.send`.
+
+        Raises: as `query`.
+        """
+        return self._until_it_works(lambda connection: connection.send(statements))
+
     def read(self, work: Callable[[Cursor[Row]], T]) -> T:
         """Return what `work` makes of several statements that see one state of the database.
 
