@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from http.client import HTTPConnection
+from http.client import HTTPConnection, IncompleteRead
 from itertools import count, pairwise
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -75,7 +75,10 @@ class Place:
         with closing(HTTPConnection("127.0.0.1", self.far.near, timeout=10)) as connection:
             connection.request("GET", f"/storage/v1/b/{self.bucket}/o/{quote(status_name(job_id), safe='')}?alt=media")
             reply = connection.getresponse()
-            data = reply.read()
+            try:
+                data = reply.read()
+            except IncompleteRead:  # the emulator's file is being replaced
+                return 0
         return decode(data).version if reply.status == 200 else 0
 
     def wait_for(self, job_id: str, version: int, *, seconds: float = _WAIT_S) -> None:
@@ -181,7 +184,7 @@ def projecting(place: Place, blobs: GcsBlobs, *, swept: bool = False) -> Iterato
         swept: wait until it has gone through the whole log once, as it does where its subscription is new.
     """
     with place.jobs(blobs) as jobs:
-        service = wiring_bus.service(jobs, "projector", create=True, leased=False)
+        service = wiring_bus.service(jobs, create=True, leased=False)
         running = threading.Thread(target=service.run)
         running.start()
         try:
