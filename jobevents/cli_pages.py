@@ -33,8 +33,8 @@ def list_jobs(
         typer.Argument(
             metavar="[SEARCH]",
             help="As in the dashboard: 'state:failed queue:mail error:timeout'. Keys: state, command, queue, id (its begin), "
-            "worker, actor, error, after, before (-15m, a day, an instant), duration (>30s); words are looked for in ids, "
-            "kinds, titles and errors.",
+            "worker, actor, error, args.PLACE, after, before (-15m, a day, an instant), duration (>30s); words are looked for in "
+            "ids, kinds, titles and errors. All parts hold; state:failed,canceled is either of two, -queue:mail is not.",
         ),
     ] = "",
     *,
@@ -58,8 +58,9 @@ def list_jobs(
     Page numbers show the moment: a job that comes in moves the others on.
     Cursors (--after) show every job that is there throughout exactly once;
     they need the index that `jobevents project` keeps. A search by worker,
-    actor, error, duration or words looks through the jobs from the newest on,
-    says how far it has looked, and goes on with --after.
+    actor, error, duration, args or words, for one of several values, or for
+    what is not, looks through the jobs from the newest on, says how far it
+    has looked, and goes on with --after.
 
     With --as-of the list is folded from the whole log: the jobs of then, in
     the states they had, those deleted since among them.

@@ -14,9 +14,9 @@ from jobevents.status import Status
 from jobevents.store import JobRun
 
 if TYPE_CHECKING:
+    from projections.api.search import Search
     from projections.api.sifting import Sieve
     from projections.reader import LeftOut, StatusPage
-    from projections.ui.search import Search
 
 _NO_TABLE = "this log keeps no table of jobs to look through: search by state alone"
 
@@ -37,7 +37,7 @@ def searched(text: str, **options: str) -> "Search":
     Raises:
         InvalidValue: the text cannot be understood, or an option says otherwise.
     """
-    from projections.ui.search import parse
+    from projections.api.search import parse
 
     found = parse(text, datetime.now(UTC))
     for key, value in options.items():
@@ -61,8 +61,8 @@ def show(
     Raises:
         InvalidValue: it cannot be found with these options, or in this log.
     """
+    from projections.api.search import filter_of, sieve_of
     from projections.rowpages import page_of
-    from projections.ui.finding import filter_of, sieve_of
 
     if as_of is not None:
         raise InvalidValue("--as-of goes with state, command, queue and --page alone")
@@ -72,23 +72,23 @@ def show(
     if sieve:
         if page != 1:
             raise InvalidValue(
-                "--page does not go with worker, actor, error, duration and words: these are looked for from the newest job on; "
-                "go on with --after"
+                "--page does not go with worker, actor, error, duration, words, several values and what is not to be: these are "
+                "looked for from the newest job on; go on with --after"
             )
         _print_sifting(jobs, _sifted(jobs, wanted, sieve, after or "", per_page), as_json)
         return
     if after is not None:
         raise InvalidValue(
-            "--after goes with --state alone, or with worker, actor, error, duration and words: use --page"
+            "--after goes with --state alone, or with what is looked for from the newest job on: use --page"
         )
     print_page(page_of(jobs, filter_of(wanted, jobs.emitter.clock()), page, per_page, type=Status), as_json, jobs=jobs)
 
 
 def _sifted(jobs: Jobs, wanted: "Search", sieve: "Sieve", cursor: str, limit: int) -> Sifting:
     """Look through the jobs until enough are found, or to the end: a page of the dashboard at a time."""
+    from projections.api.search import filter_of
     from projections.api.sifting import sift
     from projections.rowpages import load
-    from projections.ui.finding import filter_of
 
     assert jobs.desk is not None  # noqa: S101  # else it was refused
     now = jobs.emitter.clock()

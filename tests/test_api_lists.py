@@ -16,7 +16,7 @@ from projections.api.listing import MAX_LAG
 from projections.health import read_health
 from projections.indexview import IndexView
 from projections.sequences import Sizes
-from tests.api import project
+from tests.api import Past, project
 from tests.bloblogs import bucket_jobs
 from tests.clock import Clock
 from tests.http import Client, client_of
@@ -383,6 +383,30 @@ def test_lists_in_other_orders(order: str, expected: str, api: Client, jobs: Job
         assert {""} == {page.json()["cursor"] for page in pages}
         for other in ("cursor=", "as_of=%231"):
             assert "cannot_filter" == api.get(f"/api/jobs?order={order}&{other}").json()["code"]
+
+
+def test_a_search_finds_what_pages_find(api: Client, past: Past) -> None:
+    """By the same text; an answer that stopped says where to go on, and what cannot be understood is refused with a hint."""
+
+    def found(text: str, **values: str) -> Any:
+        return api.get("/api/search", params={"q": text, **values})
+
+    first = found("", limit="2")
+    rest = found("", cursor=first.json()["cursor"])
+
+    assert [past.failed, past.done] == ids_in(found("state:failed,succeeded -error:memory"))
+    assert [past.failed] == ids_in(found('args.song:8,9 error:"no space"'))
+    assert [past.waiting] == ids_in(found("-command:render"))
+    assert [] == ids_in(found("state:other queue:slow"))
+    assert [past.waiting, past.failed, past.done] == sorted_newest([*ids_in(first), *ids_in(rest)])
+    assert (2, 1, "") == (first.json()["looked"], rest.json()["looked"], rest.json()["cursor"])
+    assert 400 == found("disk OR memory").status_code
+    assert "state:failed,canceled" in found("disk OR memory").text
+
+
+def sorted_newest(ids: list[str]) -> list[str]:
+    """Newest first."""
+    return sorted(ids, key=lambda one: one.split("-")[2:], reverse=True)
 
 
 def test_a_log_without_a_table_has_one_order(clock: Clock) -> None:

@@ -64,7 +64,7 @@ def copy(tmp_path: Path) -> Path:
         ("projections/joblist.py", "import typer", "each library of a vendor or a surface has one home"),
         ("projections/api/questions.py", "import starlette", "each library of a vendor or a surface has one home"),
         ("projections/ui/pages.py", "import jinja2", "each library of a vendor or a surface has one home"),
-        ("projections/api/listing.py", "import projections.ui.search", "no cycles within"),
+        ("projections/api/listing.py", "import projections.ui.finding", "no cycles within"),
         ("jobevents/job.py", "import jobevents.log", "modules import downward"),
         ("jobevents/events.py", "from jobevents import status", "modules import downward"),
         ("jobevents/anything.py", "", "modules import downward"),

@@ -323,7 +323,20 @@ def test_suggestions() -> None:
     assert ["state:failed "] == texts("state:fa")
     assert ['state:failed queue:"slow lane" '] == texts('state:failed queue:"slow')
     assert "state:failed state:" not in texts("state:failed ")
+    assert ["-state:"] == texts("-sta")
+    assert ["-state:failed,queued "] == texts("-state:failed,q")
+    assert ['queue:a,"slow lane" '] == texts("queue:a,slow")
+    assert [] == texts("-dur")
     assert ["state:failed x"] == [one.text for one in suggest("state: x", 6, VALUES, CAN)][:1]
+
+
+def test_either_of_two_states_is_no_state_of_the_rail(api: Client, past: Past) -> None:
+    """Neither `all` nor one of them is shown as chosen, and another takes the place of both."""
+    page = api.get("/", params={"q": "state:failed,queued -state:canceled song"}).text
+
+    rail = page[page.index("<h2") : page.index("</ul>")]
+    assert "aria-current" not in rail
+    assert 'href="?q=state%3Arunning%20song"' in rail
 
 
 def test_what_cannot_be_used_is_offered_with_the_reason() -> None:

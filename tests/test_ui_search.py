@@ -7,11 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.api.listing import STATES
-from projections.ui.search import InvalidSearch, Length, Search, instant, length, parse, terms, write
+from projections.api.search import InvalidSearch, Length, Search, changed, instant, length, parse, terms, write
+from projections.api.sifting import Choice
 
 NOW = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 
+
+def tuples(of: st.SearchStrategy[str], least: int) -> st.SearchStrategy[tuple[str, ...]]:
+    """Some of several values."""
+    return st.lists(of, min_size=least, max_size=3).map(tuple)
+
+
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=20)
+places = st.from_regex(r"args\.[a-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True)
+choices = st.one_of(
+    st.builds(
+        Choice,
+        st.sampled_from(["command", "queue", "worker", "actor", "error", ""]) | places,
+        tuples(names, 1),
+        st.just(True),
+    ),
+    st.builds(Choice, places, tuples(names, 2)),
+    st.builds(Choice, st.just("state"), tuples(st.sampled_from(STATES[1:]), 1), st.just(True)),
+).filter(lambda one: bool(one.key) or len(one.values) == 1)
 searches = st.builds(
     Search,
     state=st.sampled_from(STATES),
@@ -25,6 +43,7 @@ searches = st.builds(
     before=st.sampled_from(["", "-1d", "2026-11-28T09:14:07+09:00"]),
     duration=st.sampled_from(["", ">30s", "<=250ms", ">=1h30m", "<2d"]),
     args=st.lists(st.tuples(st.from_regex(r"[a-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True), names)).map(tuple),
+    choices=st.lists(choices, max_size=3, unique_by=lambda one: one.key).map(tuple),
     words=st.lists(names | st.from_regex(r"args\.[a-z]{0,3}:[a-z]{0,3}", fullmatch=True)).map(tuple),
 )
 
@@ -35,10 +54,13 @@ def test_a_search_that_is_written_is_read_as_it_was(search: Search) -> None:
     assert search == parse(write(search), NOW)
 
 
-@given(st.text(max_size=200) | st.lists(st.sampled_from(['"', "\\", ":", "state:", " ", "x", "a:b"])).map("".join))
+@given(
+    st.text(max_size=200)
+    | st.lists(st.sampled_from(['"', "\\", ":", "state:", " ", "x", "a:b", ",", "-", "OR"])).map("".join)
+)
 def test_any_text_is_a_search_or_is_refused(text: str) -> None:
     """Nothing that somebody types fails otherwise, or is dropped: each visible character is in a part of it."""
-    parts = "".join(term.key + term.value for term in terms(text))
+    parts = "".join("-" * term.is_not + term.key + ",".join(term.values) for term in terms(text))
     assert all(one in parts for one in text if not one.isspace() and one not in '":\\')
     try:
         search = parse(text, NOW)
@@ -55,12 +77,39 @@ def test_keys_and_words() -> None:
     assert Search(state="failed", command="two words", duration=">30s", words=words) == found
 
 
+def test_either_and_not() -> None:
+    """Commas part values where no quotes do, and a minus takes out; in words and behind quotes they are what they are."""
+    found = parse('state:failed,canceled -queue:slow,"a, b" args.n:1,2 error:"x,y" -word "-word" a,b', NOW)
+
+    expected = Search(
+        error="x,y",
+        words=("-word", "a,b"),
+        choices=(
+            Choice("state", ("failed", "canceled")),
+            Choice("queue", ("slow", "a, b"), is_not=True),
+            Choice("args.n", ("1", "2")),
+            Choice("", ("word",), is_not=True),
+        ),
+    )
+    assert expected == found
+    assert "state:queued" in write(changed(found, state="queued"))
+    assert "failed" not in write(changed(found, state="queued"))
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("state:done", "use one of queued"),
         ("state:", "nothing stands behind state:"),
-        ("queue:a queue:b", "twice"),
+        ("queue:a queue:b", "queue:a,b for either"),
+        ("queue:a,b queue:c", "twice"),
+        ("state:failed,done", "use one of queued"),
+        ("-id:../x", "A-Z a-z 0-9"),
+        ("error:a,", "nothing stands behind a comma of error:"),
+        ("after:-1h,-2h", "one value"),
+        ("-duration:>1s", "one value"),
+        ("disk OR memory", "state:failed,canceled is either"),
+        ("NOT disk", 'put it in quotes: "NOT"'),
         ("after:soon", "-15m"),
         ("after:#3", "-15m"),
         ("before:2026-13-01", "-15m"),

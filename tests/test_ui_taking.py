@@ -15,9 +15,9 @@ from jobevents import connect
 from jobevents.blobs import MemoryBlobs
 from jobevents.errors import Unavailable
 from jobevents.jobs import Jobs
-from projections.api import create_app
+from projections.api import create_app, search
 from projections.query import query
-from projections.ui import columns, copying, exporting, search
+from projections.ui import columns, copying, exporting
 from tests.api import Past, fill, project
 from tests.bloblogs import bucket_jobs
 from tests.clock import START, Clock
@@ -226,6 +226,7 @@ def test_without_analytics_there_is_no_parquet(monkeypatch: pytest.MonkeyPatch, 
         ("", "jobevents list"),
         ("state:failed command:render queue:slow", "jobevents list --state failed --job render --queue slow"),
         ('worker:w1 args.song:7 "no space"', """jobevents list 'worker:w1 args.song:7 "no space"'"""),
+        ("-state:failed", "jobevents list -- -state:failed"),
         ('command:"it\'s"', """jobevents list --job 'it'"'"'s'"""),
     ],
 )
@@ -252,6 +253,14 @@ def test_the_same_as_a_command(text: str, command: str) -> None:
         "after:2026-01-01 before:2099-01-01",
         "before:2000-01-01",
         "state:other",
+        "state:failed,succeeded",
+        "-state:other,failed",
+        "command:mix,render -queue:slow",
+        "-error:space",
+        "-worker:w1,w2 -actor:nobody",
+        "-args.song:7",
+        '-"song 7"',
+        "id:mix,render -id:mix",
     ],
 )
 def test_the_same_as_sql(text: str, filled: tuple[Jobs, Client]) -> None:

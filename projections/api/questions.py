@@ -51,6 +51,7 @@ class Questions:
             mask: what is taken out of all answers; None: secrets, by the usual names.
         """
         self.jobs = jobs
+        self.record = record
         self.mask = mask or Mask()
         self.losses = Losses(jobs)
         self.listing = Listing(jobs, record, self.mask, self.losses)

@@ -13,6 +13,8 @@ from projections.api.commandroutes import COMMANDS
 from projections.api.listing import ORDERS, STATES, Wanted
 from projections.api.questions import MAX_ITEMS, Questions
 from projections.api.route import TEXT, Desk, Given, Reply, Route
+from projections.api.search import SEARCH_LIMIT
+from projections.api.seeking import seek
 from projections.api.standing import MAX_BARS, MAX_PARKED
 from projections.api.streamroutes import STREAMS
 from projections.asof import parse
@@ -51,6 +53,12 @@ def _jobs(desk: Desk, given: Given) -> Reply:
         listed.complete_through is not None,
         {"X-Position": str(listed.position)},
     )
+
+
+def _search(desk: Desk, given: Given) -> Reply:
+    began = desk.questions.jobs.emitter.clock()
+    values = given.values
+    return Reply(seek(desk.questions, values["q"], values["cursor"] or "", values["limit"]), began)
 
 
 def _job(desk: Desk, given: Given) -> Reply:
@@ -174,6 +182,22 @@ READS: Final[tuple[Route, ...]] = (
         refusals=(404,),
         tells={"X-Position": "The place in the log up to which everything is in the list."},
         waits=_position,
+    ),
+    Route(
+        path="/api/search",
+        name="search_jobs",
+        about="Find jobs as the dashboard and `jobevents list` do: `state:failed,canceled -queue:slow error:timeout`.\n\nKeys: "
+        "state, command, queue, id (its begin), worker, actor, error, args.PLACE, after, before (-15m, a day, an instant), "
+        "duration (>30s); words are looked for in ids, kinds, titles and errors. All parts must hold; values with commas "
+        "between them are alternatives; what begins with a minus must not be. The newest jobs come first; an answer looks "
+        "through so many at most, says how far it came, and is gone on with by its cursor.",
+        ask=_search,
+        answer=shapes.JobsFound,
+        parameters=(
+            parameters.free_text("q", "What to look for.", limit=SEARCH_LIMIT),
+            parameters.opaque("cursor", "Go on where a former answer stopped."),
+            parameters.whole("limit", "At most so many jobs.", low=1, high=MAX_PER_PAGE, default=DEFAULT_PER_PAGE),
+        ),
     ),
     Route(
         path="/api/jobs/{job_id}/status",

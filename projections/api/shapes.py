@@ -54,6 +54,17 @@ class JobSlice(msgspec.Struct, frozen=True):
     lost: list[Lost] = []  # running jobs among them that nobody is known to work on
 
 
+class JobsFound(msgspec.Struct, frozen=True):
+    """Jobs that a search finds, newest first, and how far was looked: no answer costs more than its budget."""
+
+    items: list[Status]
+    left_out: list[LeftOut]
+    cursor: str  # "" when all were looked through, else where to go on, also where nothing was found yet
+    looked: int  # jobs that were looked through
+    down_to: datetime | None  # when the last of them was made; None: there was none
+    lost: list[Lost] = []  # running jobs among them that nobody is known to work on
+
+
 class Unreadable(msgspec.Struct, frozen=True):
     """An event that this version cannot show."""
 

@@ -5,20 +5,31 @@ and nothing is too old to be found.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from jobevents.census import Census
 from jobevents.errors import Corrupt, NotFound
+from jobevents.status import State
 from jobevents.store import JobRun, RunFilter
 from projections.index import cursor_after, id_in
+from projections.manifest import OTHER
 
 MAX_ROWS: Final = 50_000  # that one answer looks through
 BUDGET_S: Final = 0.8  # after which it says how far it has come
 _STEP: Final = 500  # rows of a read
+_STATES: Final = frozenset(map(str, State))
+
+
+class Choice(NamedTuple):
+    """Values of which a row must have one, or none."""
+
+    key: str  # state, command, queue, id, worker, actor, error, args.PLACE, or "" for a word
+    values: tuple[str, ...]
+    is_not: bool = False
 
 
 class Sieve(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +43,11 @@ class Sieve(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()  # (keys with dots between them, what is there in the params, as `shown` has them)
     words: tuple[str, ...] = ()  # each somewhere in id, kind, error, what it is doing, or its title
     took: Callable[[int], bool] | None = None  # of the milliseconds that its last attempt took, or runs already
+    choices: tuple[Choice, ...] = ()  # each is met
 
     def __bool__(self) -> bool:
         """Tell whether it holds anything back."""
-        return bool(self.worker or self.actor or self.error or self.args or self.words or self.took)
+        return bool(self.worker or self.actor or self.error or self.args or self.words or self.took or self.choices)
 
 
 class Sifted(msgspec.Struct, frozen=True):
@@ -77,7 +89,7 @@ def sift(
         rows = census.after(filter, place, _STEP)
         for run in rows:
             looked, last, place = looked + 1, run, run.id
-            if _passes(run, sieve, now, title_of) and (not sieve.args or _given(shown(run.params), sieve.args)):
+            if _passes(run, sieve, now, title_of, shown):
                 found.append(run)
             if len(found) == limit or monotonic() >= ends:
                 break
@@ -86,24 +98,32 @@ def sift(
     return Sifted(found, looked, last.created_at if last else None, cursor_after(place))
 
 
-def _passes(run: JobRun, sieve: Sieve, now: datetime, title_of: Callable[[str], str]) -> bool:
-    error = f"{run.error.code}: {run.error.message}" if run.error else ""
+def _passes(
+    run: JobRun,
+    sieve: Sieve,
+    now: datetime,
+    title_of: Callable[[str], str],
+    shown: Callable[[Any], Any],
+) -> bool:
     if not (
         _within(sieve.worker, run.worker_id)
         and (_within(sieve.actor, run.triggered_by) or _within(sieve.actor, run.canceled_by))
-        and _within(sieve.error, error)
+        and _within(sieve.error, _error(run))
     ):
         return False
     if sieve.took is not None:
         took = _took_ms(run, now)
         if took is None or not sieve.took(took):
             return False
-    missing = [
-        word
-        for word in sieve.words
-        if not any(_within(word, text) for text in (run.id, run.job_name, error, run.progress_message))
-    ]
-    if not missing:
+    if sieve.args:
+        params = shown(run.params)
+        if not all(_at(params, place, text.casefold()) for place, text in sieve.args):
+            return False
+    with_title = [one for one in sieve.choices if not one.key]
+    if not all(_meets(run, one, shown) for one in sieve.choices if one.key):
+        return False
+    missing = [word for word in sieve.words if not _says(run, word)]
+    if not missing and not with_title:
         return True
     try:
         title = title_of(run.id)
@@ -111,11 +131,41 @@ def _passes(run: JobRun, sieve: Sieve, now: datetime, title_of: Callable[[str], 
         return False
     except Corrupt:  # it may have been meant: whoever shows it says why it cannot be read
         return True
-    return all(_within(word, title) for word in missing)
+    return all(_within(word, title) for word in missing) and all(
+        any(_says(run, word) or _within(word, title) for word in one.values) is not one.is_not for one in with_title
+    )
 
 
-def _given(params: Any, args: Iterable[tuple[str, str]]) -> bool:
-    return all(_at(params, place, text.casefold()) for place, text in args)
+def _meets(run: JobRun, choice: Choice, shown: Callable[[Any], Any]) -> bool:
+    return any(_has(run, choice.key, value, shown) for value in choice.values) is not choice.is_not
+
+
+def _has(run: JobRun, key: str, value: str, shown: Callable[[Any], Any]) -> bool:
+    match key:
+        case "state":
+            return run.status == value or (value == OTHER and run.status not in _STATES)
+        case "command":
+            return run.job_name == value
+        case "queue":
+            return run.queue == value
+        case "id":
+            return run.id.startswith(value)
+        case "worker":
+            return _within(value, run.worker_id)
+        case "actor":
+            return _within(value, run.triggered_by) or _within(value, run.canceled_by)
+        case "error":
+            return _within(value, _error(run))
+        case _:
+            return _at(shown(run.params), key.removeprefix("args."), value.casefold())
+
+
+def _error(run: JobRun) -> str:
+    return f"{run.error.code}: {run.error.message}" if run.error else ""
+
+
+def _says(run: JobRun, word: str) -> bool:
+    return any(_within(word, text) for text in (run.id, run.job_name, _error(run), run.progress_message))
 
 
 def _at(value: Any, place: str, text: str) -> bool:

@@ -5,13 +5,15 @@ from datetime import datetime
 from shlex import quote
 
 from jobevents.status import State
-from projections.ui.search import Search, instant, length, write
+from projections.api.search import Search, instant, length, write
 from projections.ui.words import iso, json_text
 
-_WORKER = ("worker",)
-_ACTOR = ("triggered_by", "canceled_by")
-_ERROR = ("error_kind || ': ' || error",)
-_WORDS = ("job_id", "name", "title", "error", "progress_message")
+_COLUMNS = {
+    "worker": ("worker",),
+    "actor": ("triggered_by", "canceled_by"),
+    "error": ("error_kind || ': ' || error",),
+    "": ("job_id", "name", "title", "error", "progress_message"),
+}
 
 
 def as_command(search: Search) -> str:
@@ -20,7 +22,8 @@ def as_command(search: Search) -> str:
     listed = Search(state=search.state, command=search.command, queue=search.queue)
     if search == listed:
         return " ".join(["jobevents list", *(f"{name} {quote(value)}" for name, value in options.items() if value)])
-    return f"jobevents list {quote(write(search))}"
+    text = write(search)
+    return f"jobevents list {'-- ' if text.startswith('-') else ''}{quote(text)}"
 
 
 def as_sql(search: Search, now: datetime) -> str:
@@ -30,17 +33,9 @@ def as_sql(search: Search, now: datetime) -> str:
 
 
 def _clauses(search: Search, now: datetime) -> Iterator[str]:
-    state = "" if search.state == "other" else search.state
-    for column, value in (("state", state), ("name", search.command), ("queue", search.queue)):
-        if value:
-            yield f"{column} = {_text(value)}"
-    if search.state == "other":
-        yield f"state NOT IN ({', '.join(_text(state) for state in State)})"
-    if search.id:
-        yield f"starts_with(job_id, {_text(search.id)})"
-    for part, columns in ((search.worker, _WORKER), (search.actor, _ACTOR), (search.error, _ERROR)):
-        if part:
-            yield _within(part, *columns)
+    for key in ("state", "command", "queue", "id", "worker", "actor", "error"):
+        if value := getattr(search, key):
+            yield _clause(key, value)
     for sign, text in ((">=", search.after), ("<=", search.before)):
         if text:
             yield f"created_at {sign} TIMESTAMPTZ {_text(iso(instant(text, now)))}"
@@ -48,10 +43,32 @@ def _clauses(search: Search, now: datetime) -> Iterator[str]:
         wanted = length(search.duration)
         yield f"coalesce(duration_ms, epoch_ms(now()) - epoch_ms(started_at)) {wanted.relation} {wanted.ms}"
     for place, value in search.args:
-        keys = "".join(f"[{key}]" if key.isdigit() else f".{json_text(key)}" for key in place.split("."))
-        yield f"contains(lower(params ->> {_text('$' + keys)}), {_text(value.lower())})"
+        yield _clause(f"args.{place}", value)
     for word in search.words:
-        yield _within(word, *_WORDS)
+        yield _clause("", word)
+    for one in search.choices:
+        either = " OR ".join(_clause(one.key, value) for value in one.values)
+        if one.is_not:  # what is NULL has no such value
+            yield f"NOT coalesce({either}, false)"
+        else:
+            yield f"({either})"
+
+
+def _clause(key: str, value: str) -> str:
+    """Return what holds where a job has one value."""
+    match key:
+        case "state" if value == "other":
+            return f"state NOT IN ({', '.join(_text(state) for state in State)})"
+        case "state" | "queue" | "command":
+            return f"{'name' if key == 'command' else key} = {_text(value)}"
+        case "id":
+            return f"starts_with(job_id, {_text(value)})"
+        case "worker" | "actor" | "error" | "":
+            return _within(value, *_COLUMNS[key])
+        case _:
+            parts = key.removeprefix("args.").split(".")
+            keys = "".join(f"[{part}]" if part.isdigit() else f".{json_text(part)}" for part in parts)
+            return f"contains(lower(params ->> {_text('$' + keys)}), {_text(value.lower())})"
 
 
 def _within(part: str, *columns: str) -> str:

@@ -14,10 +14,11 @@ import msgspec
 
 from jobevents.errors import InvalidValue
 from jobevents.times import to_datetime
+from projections.api import search
 from projections.api.route import Desk, Given, Reply
 from projections.csvtext import csv_line
 from projections.reader import LeftOut
-from projections.ui import analytics, finding, search
+from projections.ui import analytics, finding
 from projections.ui.rows import Row
 
 FORMATS: Final = {

@@ -10,17 +10,17 @@ from jobevents.errors import Corrupt, JobEventsError, NotFound
 from jobevents.ids import sort_key
 from jobevents.jobs import Jobs
 from jobevents.status import Status
-from jobevents.store import RunFilter
+from projections.api import search
 from projections.api.listing import Wanted
 from projections.api.problems import CannotFilter, Problem
 from projections.api.questions import Questions
+from projections.api.search import Search
 from projections.api.shapes import JobPage
 from projections.api.sifting import Sieve, Sifted, sift
 from projections.index import MAX_PER_PAGE, cursor_after
 from projections.reader import LeftOut, raise_if_unreadable
-from projections.ui import rows, search
+from projections.ui import rows
 from projections.ui.rows import Row
-from projections.ui.search import Search
 
 ONE_WAY: Final = "a search that looks through rows goes from the newest on"
 
@@ -49,7 +49,7 @@ def find(questions: Questions, wanted: Search, values: Any, now: datetime) -> Fo
     Raises:
         CannotFilter, InvalidValue, NotFound: as `Listing.find`. Unavailable, PermissionDenied, Corrupt: what the log says.
     """
-    sieve = sieve_of(wanted)
+    sieve = search.sieve_of(wanted)
     if sieve:
         return _sifted(questions, wanted, sieve, values, now)
     asked = msgspec.structs.replace(
@@ -84,7 +84,7 @@ def everything(questions: Questions, wanted: Search, as_of: str, now: datetime) 
     Raises: as `find`, also when some was yielded.
     """
     values = {"page": 1, "per_page": MAX_PER_PAGE, "as_of": as_of, "cursor": "", "top": "", "order": ""}
-    if as_of or sieve_of(wanted):
+    if as_of or search.sieve_of(wanted):
         while True:
             found = find(questions, wanted, values, now)
             yield from found.rows
@@ -156,7 +156,7 @@ def _sifted(questions: Questions, wanted: Search, sieve: Sieve, values: Any, now
     began = jobs.emitter.clock()
     sifted = sift(
         jobs.desk.census,
-        filter_of(wanted, now),
+        search.filter_of(wanted, now),
         sieve,
         cursor=values["cursor"] or "",
         limit=values["per_page"],
@@ -183,30 +183,6 @@ def _left_out(shown: Sequence[Row], failed: Sequence[tuple[str, Exception]]) -> 
     if not shown:
         raise_if_unreadable(failed)
     return [LeftOut(job_id, str(error)) for job_id, error in failed]
-
-
-def filter_of(wanted: Search, now: datetime) -> RunFilter:
-    """Return what of a search an index of a table knows."""
-    return RunFilter(
-        job=wanted.command,
-        statuses=(wanted.state,) if wanted.state else (),
-        queue=wanted.queue,
-        from_=search.instant(wanted.after, now) if wanted.after else None,
-        to=search.instant(wanted.before, now) if wanted.before else None,
-        prefix=wanted.id,
-    )
-
-
-def sieve_of(wanted: Search) -> Sieve:
-    """Return what of a search no index knows."""
-    return Sieve(
-        worker=wanted.worker,
-        actor=wanted.actor,
-        error=wanted.error,
-        args=wanted.args,
-        words=wanted.words,
-        took=search.length(wanted.duration).holds if wanted.duration else None,
-    )
 
 
 def _rows(jobs: Jobs, items: Sequence[Status], now: datetime, *, of_past: bool) -> tuple[list[Row], list[LeftOut]]:

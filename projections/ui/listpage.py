@@ -7,15 +7,16 @@ import msgspec
 
 from jobevents.errors import JobEventsError
 from jobevents.status import State
+from projections.api import search
 from projections.api.problems import Problem, refusal_of
 from projections.api.questions import Questions
 from projections.api.route import Desk, Given, Reply
 from projections.api.routes import THERE
+from projections.api.search import Search
 from projections.api.shapes import JobPage
-from projections.ui import actions, analytics, columns, copying, search
-from projections.ui.finding import ONE_WAY, Found, find, sieve_of
+from projections.ui import actions, analytics, columns, copying
+from projections.ui.finding import ONE_WAY, Found, find
 from projections.ui.render import page
-from projections.ui.search import Search
 from projections.ui.words import iso, query
 
 PER_PAGE: Final = 25
@@ -49,6 +50,7 @@ def show(desk: Desk, given: Given) -> Reply:
         found=found,
         wanted=wanted,
         text=search.write(wanted) if not isinstance(found.problem, Problem) else text,
+        states=search.said(wanted, "state"),
         here=_links(given, wanted, found, search.write(wanted) if is_understood else text),
         rail=_rail(questions, wanted),
         as_of=values["as_of"],
@@ -103,7 +105,7 @@ def _all_matching(wanted: Search, as_of: str, now: datetime) -> tuple[dict[str, 
     """Return what finds all the jobs of the list for a command, or why nothing does."""
     if as_of:
         return {}, "this is the past"
-    if sieve_of(wanted):
+    if search.sieve_of(wanted):
         return {}, "a search that looks through rows finds them page by page: choose rows"
     since, until = (iso(search.instant(text, now)) if text else "" for text in (wanted.after, wanted.before))
     said = {"state": wanted.state, "command": wanted.command, "queue": wanted.queue, "q": wanted.id}
@@ -120,7 +122,7 @@ def _links(given: Given, wanted: Search, found: Found, said: str) -> dict[str, A
     base = [("as_of", values["as_of"]), ("per_page", values["per_page"] if values["per_page"] != PER_PAGE else "")]
 
     def to(*, page: int = 1, cursor: str = "", top: str = "", order: str = values["order"], **changes: str) -> str:
-        text = search.write(msgspec.structs.replace(wanted, **changes)) if changes else said
+        text = search.write(search.changed(wanted, **changes)) if changes else said
         number = page if page != 1 else ""
         shown_order = "" if order == "newest" else order
         return query([("q", text), *base, ("order", shown_order), ("page", number), ("cursor", cursor), ("top", top)])
@@ -139,7 +141,7 @@ def _one_order(questions: Questions, wanted: Search, as_of: str) -> str:
     """Return why the list has but one order; "" where it has others."""
     if as_of:
         return "the past is listed newest first"
-    if sieve_of(wanted):
+    if search.sieve_of(wanted):
         return ONE_WAY
     return questions.listing.filters()["order"].reason
 

@@ -10,10 +10,10 @@ import msgspec
 
 from jobevents.errors import JobEventsError
 from jobevents.store import RunFilter
+from projections.api import search
 from projections.api.listing import STATES
 from projections.api.questions import Questions
 from projections.api.shapes import Filter
-from projections.ui import search
 
 MOST: Final = 12
 _DEEP: Final = 3  # keys below each other in params that are offered
@@ -125,6 +125,7 @@ def suggest(
     before, after = text[:caret], text[caret:]
     start = _start_of_part(before)
     part = before[start:]
+    minus, part = ("-", part[1:]) if part.startswith("-") else ("", part)
     key, colon, begun = part.partition(":")
 
     def made(label: str, about: str, put: str, *, more: bool = False, disabled: bool = False) -> Suggestion:
@@ -134,34 +135,45 @@ def suggest(
         )
 
     if colon and (key in search.KEYS or (key.startswith("args.") and key in values)):
-        wanted = begun.strip('"').casefold()
+        begin = _start_of_value(begun)
+        wanted, others = begun[begin:].strip('"').casefold(), minus + key + colon + begun[:begin]
         fitting = [(value, about) for value, about in values.get(key, ()) if wanted in value.casefold()]
-        return [made(value, about, f"{key}:{search.quoted(value)}") for value, about in fitting[:MOST]]
-    used = {term.key for term in search.terms(text)}
-    found = [_key(one, made, filters) for one in _fitting(part, used)]
+        return [made(value, about, others + search.quoted(value)) for value, about in fitting[:MOST]]
+    used = {term.key for term in search.terms(text) if not term.is_not}
+    found = [_key(one, made, filters, minus) for one in _fitting(part, used, minus)]
     for place, about in values.get("args", ()):
         if place.startswith(part):
-            found.append(made(f"{place}:", about, f"{place}:", more=True))
+            found.append(made(f"{minus}{place}:", about, f"{minus}{place}:", more=True))
     return found[:MOST]
 
 
-def _fitting(part: str, used: Iterable[str]) -> list[str]:
-    return [key for key in search.KEYS if key.startswith(part) and key not in used]
+def _fitting(part: str, used: Iterable[str], minus: str) -> list[str]:
+    among = [key for key in search.KEYS if not (minus and key in search.ONE)]
+    return [key for key in among if key.startswith(part) and key not in used]
 
 
-def _key(key: str, made: Callable[..., Suggestion], filters: Mapping[str, Filter]) -> Suggestion:
+def _key(key: str, made: Callable[..., Suggestion], filters: Mapping[str, Filter], minus: str) -> Suggestion:
     filter = filters.get(_FILTER_OF.get(key, key), Filter(True, ""))
-    about = _ABOUT[key] if filter.available else filter.reason
-    return made(f"{key}:", about, f"{key}:", more=True, disabled=not filter.available)
+    about = (f"not {_ABOUT[key]}" if minus else _ABOUT[key]) if filter.available else filter.reason
+    return made(f"{minus}{key}:", about, f"{minus}{key}:", more=True, disabled=not filter.available)
 
 
 def _start_of_part(before: str) -> int:
     """Return where the part begins in which the caret stands: after the last blank that is not quoted."""
+    return _after_last(before, str.isspace)
+
+
+def _start_of_value(begun: str) -> int:
+    """Return where, behind its key, the value begins in which the caret stands: after the last comma that is not quoted."""
+    return _after_last(begun, ",".__eq__)
+
+
+def _after_last(text: str, ends: Callable[[str], bool]) -> int:
     start, is_quoted = 0, False
-    for place, character in enumerate(before):
+    for place, character in enumerate(text):
         if character == '"':
             is_quoted = not is_quoted
-        elif character.isspace() and not is_quoted:
+        elif ends(character) and not is_quoted:
             start = place + 1
     return start
 
