@@ -90,18 +90,27 @@ class Crew:
         It is none, too, as long as the threads fetch what they need.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or (self._must_be_fed() and self._room()), timeout_s)
-            self._asked = 0 if self._is_closed else self._room()
+            self._changed.wait_for(lambda: self._is_closed or self._wanted(), timeout_s)
+            self._asked = self._wanted()
+            self._is_dry = self._is_dry or self._asked > 0  # so that nobody else fetches the same number
             return self._asked
 
-    def _must_be_fed(self) -> bool:
-        return self._fetch is None or self._is_dry or not (self._is_turning or self._tasks or self._may_turn())
+    def _wanted(self) -> int:
+        """Return how many runs are to be put, since no thread is about to fetch them."""
+        fetches = self._fetch is not None and not self._is_dry
+        if self._is_closed or (fetches and (self._is_turning or self._tasks or self._may_turn())):
+            return 0
+        return self._room()
 
     def _room(self) -> int:
         ahead = self._ahead_at_pace() if self.ahead is None else self.ahead
         waiting = len(self._ready)
-        free = self.size - self._busy + len(self._ended) - waiting
-        return free + ahead if waiting <= ahead // 2 else 0  # in batches: each is a transaction of the queue
+        # In batches: each is a transaction of the queue. While ends are on their way to the log, there may be less than none.
+        return max(0, self._free() + ahead - waiting) if waiting <= ahead // 2 else 0
+
+    def _free(self) -> int:
+        """Return how many runs may be begun, those that wait for it among them."""
+        return self.size - self._busy + len(self._ended)
 
     def _ahead_at_pace(self) -> int:
         if self._pace_s is None:
@@ -128,6 +137,8 @@ class Crew:
             limit = self._monotonic() - older_s
             found = [one for one, since in self._ready if since <= limit]
             self._ready = deque((one, since) for one, since in self._ready if since > limit)
+            if found:  # what runs takes longer than what has ended: as many more would come back, too
+                self._pace_s = max(self._pace_s or 0.0, older_s)
             return found
 
     def close(self) -> list[Reservation]:
@@ -225,21 +236,28 @@ class Crew:
             self._is_watched = False
 
     def _may_turn(self) -> bool:
-        return not self._is_turning and bool(self._ended or (self._ready and self._busy < self.size))
+        if self._is_turning:
+            return False
+        return bool(self._ended or (self._ready and self._busy < self.size)) or self._may_fetch()
+
+    def _may_fetch(self) -> bool:
+        """Tell whether a thread would have nothing to do, though there may be more: others ended while one had some fetched."""
+        is_open = not (self._is_dry or self._is_closed or self._fetch is None)
+        return is_open and self._free() > len(self._ready)
 
     def _take_turn(self) -> None:
         """Record what ended and begin what waits, as many as may run, the lock released meanwhile."""
         self._is_turning = True
         try:
-            if not self._is_closed and not self._is_dry:
-                self._fetch_more()
+            late = [] if self._is_closed or self._is_dry else self._fetch_more()
+            free = self._free()
             endings, self._ended = self._ended, []
-            free = self.size - self._busy + len(endings)
             reservations = [self._ready.popleft()[0] for _ in range(min(free, len(self._ready)))]
             self._busy += len(reservations)
             began = self._monotonic()
             tasks = self._unlocked(partial(self._turn, endings, reservations))
             self._turn_s = self._monotonic() - began
+            tasks += [partial(self._return, one) for one in late]
         finally:
             self._is_turning = False
         self._busy += len(tasks) - len(endings) - len(reservations)
@@ -250,20 +268,24 @@ class Crew:
             self._put.notify(others)
         elif others > 0 and not self._is_watched:
             self._put.notify()
-        if self._is_idle() or (self._must_be_fed() and self._room()):
+        if self._is_idle() or self._wanted():
             self._changed.notify_all()
 
-    def _fetch_more(self) -> None:
-        """Have as many runs wait here as there is room for, the lock released meanwhile."""
+    def _fetch_more(self) -> Sequence[Reservation]:
+        """Have as many runs wait here as there is room for, the lock released meanwhile; return them if it was closed then."""
         room = self._room()
         if self._fetch is None or not room:
-            return
+            return []
         found = self._unlocked(partial(self._fetch, room))
         self._is_dry = len(found) < room
         if self._is_closed:
-            self._unlocked(lambda: [self._give_back(one) for one in found])
-        else:
-            self._add(found)
+            return found
+        self._add(found)
+        return []
+
+    def _return(self, reservation: Reservation) -> Ran:
+        self._give_back(reservation)
+        return Ran()
 
     def _unlocked(self, call: Callable[[], T]) -> T:
         self._changed.release()
