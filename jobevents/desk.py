@@ -104,3 +104,4 @@ class Desk(NamedTuple):
     alarm: Alarm
     census: Census
     inbox: Inbox | None = None  # None: no transactions but our own
+    offers: Alarm | None = None  # set off by what may make a run available, by little else; None: the alarm

@@ -4,6 +4,7 @@ A claim is a lease, and no event: what was reserved and never begun costs no att
 start above all; the guard decides on the log, so that an old claim starts nothing.
 """
 
+import math
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ from jobevents.job import QUEUED, Job
 from jobevents.queue import LEASE_S, Reservation
 from jobevents.store import JobRun
 
+SOON_S = 0.05  # before a look for more where there was some, but less than asked for: those found are begun first
 POLL_S = 1.0  # behaviour T7: how late a wake that got lost is at most
 
 
@@ -57,7 +59,7 @@ class StoreQueue:
             raise Misconfigured(f"a claim must last claim_s={lease_s}: give seconds above 0, such as {LEASE_S:g}")
         self._emitter = emitter
         self._claims = desk.claims
-        self._alarm = desk.alarm
+        self._alarm = desk.offers or desk.alarm
         self._create = create
         self._get = get
         self._drain = drain
@@ -66,8 +68,8 @@ class StoreQueue:
         self._lease_s = lease_s
         self._poll_interval_s = poll_interval_s if poll_interval_s > 0 else POLL_S
         self._lock = threading.Lock()
-        self._idle: list[threading.Event] = []  # they go on listening: the next wait begins at once
-        self._used: set[threading.Event] = set()
+        self._idle: list[_Ear] = []  # they go on listening: the next wait begins at once
+        self._used: set[_Ear] = set()
         self._is_closed = False
 
     def enqueue(self, run: JobRun) -> None:
@@ -96,21 +98,22 @@ class StoreQueue:
         ended the claim. If there were none, it ends with its lease, and the run is handed out again.
         """
         self._refuse_if_closed()
-        if found := self._claim(queues, limit):
-            return found
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if timeout_s is not None and timeout_s <= 0:
-            return []
-        with self._listening() as woken:
+            return self._claim(queues, limit)
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        with self._listening() as ear:
             while True:
-                woken.clear()
-                self._refuse_if_closed()
-                if found := self._claim(queues, limit):
-                    return found
-                left = self._poll_interval_s if deadline is None else deadline - time.monotonic()
-                if left <= 0:
+                if not ear.is_quiet(queues):
+                    ear.woken.clear()
+                    if found := self._claim(queues, limit):
+                        ear.rest(queues, SOON_S if len(found) < limit else 0)
+                        return found
+                    ear.rest(queues, self._patience_s(queues))
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
                     return []
-                woken.wait(min(left, self._patience_s(queues)))
+                ear.wait(left_s)
+                self._refuse_if_closed()
 
     def remove(self, job_id: str) -> bool:
         """Append JobCanceled to a queued job that nobody has claimed; False when it is not one, or not any more.
@@ -131,10 +134,10 @@ class StoreQueue:
         """Wake who waits, with QueueClosed; claims end with their leases."""
         with self._lock:
             self._is_closed = True
-            events, self._idle = [*self._idle, *self._used], []
-        for event in events:
-            self._alarm.unlisten(event)
-            event.set()
+            ears, self._idle = [*self._idle, *self._used], []
+        for ear in ears:
+            self._alarm.unlisten(ear.woken)
+            ear.woken.set()
 
     def _claim(self, queues: Sequence[str], limit: int) -> list[Reservation]:
         token = os.urandom(8).hex()
@@ -166,24 +169,45 @@ class StoreQueue:
         return max(0.0, min(until_due, self._poll_interval_s))
 
     @contextmanager
-    def _listening(self) -> Iterator[threading.Event]:
-        """Lend an event that is set by every commit, and by the close."""
+    def _listening(self) -> "Iterator[_Ear]":
+        """Lend an ear for what is committed, and for the close."""
         with self._lock:
             listens = bool(self._idle)
-            event = self._idle.pop() if listens else threading.Event()
-            self._used.add(event)
+            ear = self._idle.pop() if listens else _Ear()
+            self._used.add(ear)
         try:
             if not listens:
-                self._alarm.listen(event)
-            yield event
+                self._alarm.listen(ear.woken)
+            yield ear
         finally:
             with self._lock:
-                self._used.discard(event)
+                self._used.discard(ear)
                 if not self._is_closed:
-                    self._idle.append(event)
+                    self._idle.append(ear)
             if self._is_closed:
-                self._alarm.unlisten(event)
+                self._alarm.unlisten(ear.woken)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise QueueClosed("the queue was closed")
+
+
+class _Ear:
+    """What one who waits has heard, and knows from before: of a wait that ended with nothing, the next is the rest."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+        self._queues: tuple[str, ...] = ()
+        self._until = -math.inf  # monotonic seconds at which to look again
+
+    def is_quiet(self, queues: Sequence[str]) -> bool:
+        """Tell whether there was nothing in these queues, and nothing has come since."""
+        return not self.woken.is_set() and time.monotonic() < self._until and self._queues == tuple(queues)
+
+    def rest(self, queues: Sequence[str], patience_s: float) -> None:
+        """Note that they have nothing more, and for how long that is to be believed."""
+        self._queues, self._until = tuple(queues), time.monotonic() + patience_s
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until something comes, or it is time to look again."""
+        self.woken.wait(min(timeout_s, self._until - time.monotonic()))

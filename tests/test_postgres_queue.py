@@ -22,7 +22,7 @@ from jobevents.jobs import Jobs
 from jobevents.queue import JobQueue, Reservation
 from jobevents.store import JobStore
 from jobevents.testing import Clock, JobQueueContract, JobStoreContract
-from jobevents.testing.jobqueue_threads import AT_ONCE_S
+from jobevents.testing.jobqueue_threads import AT_ONCE_S, PATIENCE_S, waiting
 from jobevents.testing.outages import Restart, Snapshot, reader_of
 from jobevents.testing.runs import Elapse, run
 from jobevents.wiring import connect
@@ -160,6 +160,24 @@ def test_another_process_wakes_who_waits_by_notify(url: str, racers: Racers) -> 
     got, began, *_ = racers.run(submit_late, url)
 
     assert got - began < AT_ONCE_S
+
+
+def test_a_commit_that_brings_no_run_wakes_nobody_who_waits_for_one(url: str) -> None:
+    """Who waits for runs is told of those alone: not of what all the others have to say of theirs."""
+    with connect(url) as jobs, connect(url) as other:
+        claims: Any = jobs.desk.claims  # type: ignore[union-attr]  # a log in Postgres has one
+        claim, looks = claims.claim, []
+        claims.claim = lambda *asked, **more: looks.append(asked) or claim(*asked, **more)  # type: ignore[func-returns-value]
+        with other.attempt("mine") as attempt:
+            jobs.queue.reserve(timeout_s=0.1)  # from now on it listens
+            with waiting(lambda: jobs.queue.reserve(timeout_s=PATIENCE_S)) as answer:
+                for number in range(40):
+                    attempt.annotate(number=number)
+                late = other.submit("render")
+
+                assert [late] == [reservation.run.id for reservation in answer()]
+
+        assert len(looks) < 20  # a few polls, on a slow machine
 
 
 def test_a_held_row_is_passed_over(jobs: Jobs, admin: Admin) -> None:

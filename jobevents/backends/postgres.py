@@ -40,7 +40,7 @@ from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.tail import TailSubscription
 from jobevents.desk import Desk
 from jobevents.errors import AppendUnknown, Corrupt, InvalidValue, JobEventsError
-from jobevents.job import Job
+from jobevents.job import QUEUED, Job
 from jobevents.limits import Limit
 from jobevents.log import COLUMNS, NO_HEADS, Record
 from jobevents.store import LogTable, RunTable
@@ -97,20 +97,23 @@ class PostgresRecorder(PostgresProcessRecorder):
         self.runs: RunTable = self._rows
         self.run_logs: LogTable = PostgresRunLogs(database, tables)
         self.leases: Leases = PostgresLeases(database)
-        channel = self._channel = f"{datastore.schema}.{EVENTS}"
+        channel = f"{datastore.schema}.{EVENTS}"
+        offers = f"{channel}.offers"  # apart: of most commits, those who wait for runs need not hear
         self._wake = PostgresWake(database, channel=channel, head=_HEAD)
+        self._offers = PostgresWake(database, channel=offers, head=_HEAD)
         self.desk = Desk(
             claims=PostgresClaims(database, tables, self._announce, events=EVENTS),
             pauses=PostgresPauses(database, self._announce),
             retention=PostgresRetention(database, tables),
             alarm=self._wake,
             census=PostgresCensus(database, tables),
-            inbox=PostgresInbox(database, channel),
+            inbox=PostgresInbox(database, (channel, offers)),
+            offers=self._offers,
         )
         self._writer = PostgresWriter(
             database,
             lock=postgresschema.lock_key(datastore.schema, EVENTS),
-            note=lambda: (channel, self._wake.name),
+            note=lambda inserts: [wake.note for wake in self._woken(any(map(_offers, inserts)))],
             write=_writing,
             judge=self._judge,
         )
@@ -188,7 +191,8 @@ class PostgresRecorder(PostgresProcessRecorder):
                 raise
             first = stored_events[0]
             raise AppendUnknown(str(first.originator_id), first.originator_version, _event_id(first)) from error
-        self._wake.announce()
+        for wake in self._woken(_offers(insert)):
+            wake.announce()
         return ids
 
     def _judge(self, cursor: Cursor[Row], insert: Insert, error: psycopg.Error) -> Exception:
@@ -287,8 +291,13 @@ class PostgresRecorder(PostgresProcessRecorder):
 
     def _announce(self) -> None:
         """Wake who waits, in all processes, for what is no event."""
-        self._wake.announce()
-        self.database.query(NOTIFY, (self._channel, self._wake.name))
+        wakes = self._woken(offers=True)
+        for wake in wakes:
+            wake.announce()
+        self.database.send([(NOTIFY, wake.note) for wake in wakes])
+
+    def _woken(self, offers: bool) -> Sequence[PostgresWake]:
+        return (self._wake, self._offers) if offers else (self._wake,)
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Commit how far an application has read.
@@ -322,6 +331,7 @@ class PostgresRecorder(PostgresProcessRecorder):
         for tail in list(self._tails):
             tail.stop()
         self._wake.close()
+        self._offers.close()
         self.database.close()
 
 
@@ -363,6 +373,11 @@ def _writing(inserts: Sequence[Insert]) -> list[Statement]:
     stored = [columns(event, insert.follows) for insert in inserts for event in insert.events]
     rows = [statement for insert in inserts for statement in insert.statements]
     return [writing(stored), *rows] if stored else rows
+
+
+def _offers(insert: Insert) -> bool:
+    """Tell whether a run may wait after it that did not before."""
+    return any(job.state == QUEUED and not job.external for job in insert.rows)
 
 
 def _event_id(stored: StoredEvent) -> str:

@@ -29,16 +29,17 @@ _DROP: Final = (
 class PostgresInbox:
     """The table of the inbox; its rows are written with a notification that the server sends when they are committed."""
 
-    def __init__(self, database: PostgresDatabase, channel: str) -> None:
-        """Use a database whose schema is there; `channel` is what is told of a commit."""
+    def __init__(self, database: PostgresDatabase, channels: Sequence[str]) -> None:
+        """Use a database whose schema is there; `channels` are told of a commit."""
         self._database = database
         self._sql = InboxStatements("%s", database.target.schema)
-        self._put = f"WITH put AS ({self._sql.put}) SELECT pg_notify(%s, 'inbox')"  # one word with the server
-        self._channel = channel
+        told = ", ".join(["pg_notify(%s, 'inbox')"] * len(channels))
+        self._put = f"WITH put AS ({self._sql.put}) SELECT {told}"  # one word with the server
+        self._channels = channels
 
     def put(self, connection: object, job_id: str, body: bytes) -> None:
         try:
-            run_by(connection, psycopg.Connection, self._put, (job_id, body, self._channel))
+            run_by(connection, psycopg.Connection, self._put, (job_id, body, *self._channels))
         except psycopg.Error as error:
             raise translate(error, self._database.target) from error
 

@@ -45,6 +45,11 @@ class PostgresWake:
         self._bell: socket.socket | None = None  # rung to end the thread
         self._ear: Session | None = None
 
+    @property
+    def note(self) -> tuple[str, str]:
+        """What is to be notified, with this process's word, which does not wake itself."""
+        return self._channel, self.name
+
     def listen(self, event: threading.Event) -> None:
         """Set `event` after every commit from now on."""
         with self._lock:

@@ -49,6 +49,7 @@ class Insert(msgspec.Struct, frozen=True):
 
 Write: TypeAlias = Callable[[Sequence[Insert]], list[Statement]]
 """Return the statements that write inserts; where these have events, the first returns the ids of all."""
+Note: TypeAlias = Callable[[Sequence[Insert]], Sequence[tuple[str, str]]]
 Judge: TypeAlias = Callable[[Cursor[Row], Insert, psycopg.Error], Exception]
 """Say what the error of one insert means to its caller; the cursor sees what the others of its transaction wrote."""
 
@@ -56,14 +57,12 @@ Judge: TypeAlias = Callable[[Cursor[Row], Insert, psycopg.Error], Exception]
 class PostgresWriter:
     """The inserts of all threads of this process, as many as wait in one transaction. Safe over forks."""
 
-    def __init__(
-        self, database: PostgresDatabase, *, lock: int, note: Callable[[], tuple[str, str]], write: Write, judge: Judge
-    ) -> None:
+    def __init__(self, database: PostgresDatabase, *, lock: int, note: Note, write: Write, judge: Judge) -> None:
         """Write nothing yet.
 
         Args:
             lock: key of the advisory lock that all writers of the log take.
-            note: the channel that is told of every commit, and what it is told.
+            note: the channels that are told of a commit, and what each is told.
         """
         self._database = database
         self._begin = (BEGIN, (_LOCK, (lock,)))
@@ -102,7 +101,7 @@ class PostgresWriter:
     def _transact(self, connection: Session, group: list[Call]) -> None:
         """Commit the group in one transaction; if one of its calls cannot be, each apart from the others."""
         try:
-            _, _, first, *_ = connection.send([*self._begin, *self._write(_inserts(group)), *self._end()])
+            _, _, first, *_ = connection.send([*self._begin, *self._write(_inserts(group)), *self._end(group)])
         except psycopg.Error as error:
             if is_lost(error) or connection.broken:
                 raise
@@ -117,7 +116,7 @@ class PostgresWriter:
         """Commit what can be committed of the group, each call behind a savepoint of its own."""
         connection.send(self._begin)
         answers = [self._try(connection, call) for call in group]
-        connection.send(self._end() if any(error is None for _, error in answers) else [_ROLLBACK])
+        connection.send(self._end(group) if any(error is None for _, error in answers) else [_ROLLBACK])
         for call, (result, error) in zip(group, answers, strict=True):
             call.settle(result, error)
 
@@ -132,9 +131,9 @@ class PostgresWriter:
             connection.send([_UNDO])
             return None, self._judge(connection.cursor(), insert, error)
 
-    def _end(self) -> list[Statement]:
+    def _end(self, group: Sequence[Call]) -> list[Statement]:
         """Commit, and tell of it afterwards: told of within, all logs of the server would wait for each other's disk."""
-        return [COMMIT, (NOTIFY, self._note())]
+        return [COMMIT, *((NOTIFY, note) for note in self._note(_inserts(group)))]
 
 
 def _inserts(group: Sequence[Call]) -> list[Insert]:
