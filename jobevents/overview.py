@@ -37,6 +37,15 @@ class ScheduleSeen(msgspec.Struct):
     last_at: datetime | None = None  # when that was due
 
 
+class LimitSeen(msgspec.Struct):
+    """A kind of job of which only so many may run at once."""
+
+    job: str
+    running: int  # a dead worker's among them, until they are given back
+    most: int  # in all processes on the log
+    on_busy: str  # what becomes of the next one: enqueue, skip or replace
+
+
 def check_known(jobs: Jobs, *, job: str, queue: str) -> None:
     """Refuse the name of a kind of job, or of a queue, of which no job was ever seen: it may be mistyped.
 
@@ -83,6 +92,20 @@ def queues(jobs: Jobs) -> list[QueueSeen]:
             by = pause.by or "somebody"
             row(pause.name).paused_by = f"{by}: {pause.reason}" if pause.reason else by
     return sorted(seen.values(), key=lambda one: one.queue)
+
+
+def limits(jobs: Jobs, definitions: Iterable[JobDefinition]) -> list[LimitSeen]:
+    """Return the kinds of jobs with a limit, and how much of it is used: one count by an index each."""
+    return [
+        LimitSeen(
+            one.name,
+            jobs.runs.list(RunFilter(job=one.name, statuses=(RUNNING,), per_page=1)).total,
+            one.max_concurrent,
+            one.on_busy,
+        )
+        for one in definitions
+        if one.max_concurrent
+    ]
 
 
 def schedules(jobs: Jobs, definitions: Iterable[JobDefinition]) -> list[ScheduleSeen]:

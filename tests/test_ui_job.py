@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobevents import Registry
 from jobevents.events import Event, JobFailed, JobQueued, JobRequeued, JobStarted, JobSucceeded
 from jobevents.job import fold
 from jobevents.jobs import Jobs
 from jobevents.testing.strategies import histories
+from projections.api import create_app
 from projections.api.access import READ_ONLY, ROLES, Identity
 from projections.ui import actions
 from projections.ui.diagram import diagram
@@ -22,7 +24,7 @@ from projections.ui.timeline import WIDTH, timeline
 from projections.ui.words import terminal
 from tests.api import Past
 from tests.clock import Clock
-from tests.http import Client
+from tests.http import Client, client_of
 from tests.test_ui_list import ACTIVE
 
 pytest_plugins = ("tests.api_fixtures",)
@@ -287,6 +289,29 @@ def test_how_long_its_kind_took_lately(api: Client, jobs: Jobs, clock: Clock) ->
     assert "half of 2 took 10 s or less, none more than 40 s" in said[1]
     assert "half of 3 took 20 s or less, none more than 40 s" in said[2]
     assert re.search(r'class="good" d="M0,16v-4h3v4zM8,16v-8h3v8z"/><path class="bad" d="M4,16v-16h3v16z"', page)
+
+
+def test_what_was_made_of_a_job_and_when_its_kind_is_due(jobs: Jobs, past: Past, clock: Clock) -> None:
+    """A finished job leads to its new runs, and to those of these; one of a periodic kind says when that is due again."""
+    registry = Registry()
+    registry.job("render", schedule="0 3 * * *")(print)
+    with client_of(create_app(jobs, registry=registry)) as api:
+        page, waiting = api.get(f"/jobs/{past.done}").text, api.get(f"/jobs/{past.waiting}").text
+
+        assert "2026-08-02T03:00:00" in page
+        assert "Next by schedule" not in waiting
+        if jobs.desk is None:
+            return
+        clock.move(60)
+        again = jobs.rerun(past.done, as_new=True)
+        with jobs.attempt(again):
+            clock.move(1)
+        once_more = jobs.rerun(again, as_new=True)
+        [search] = re.findall(r'<dt>New runs of it</dt><dd><a href="[^"]*\?q=([^"]+)">', page)
+        assert "New runs of it" not in waiting
+        found = api.get(f"/api/search?q={search}").json()["items"]
+
+    assert {past.done, again, once_more} == {one["job_id"] for one in found}
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ searches = st.builds(
     command=names | st.just(""),
     queue=names | st.just(""),
     id=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True) | st.just(""),
+    root=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True) | st.just(""),
     worker=names | st.just(""),
     actor=names | st.just(""),
     error=names | st.just(""),

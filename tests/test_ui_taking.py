@@ -261,6 +261,8 @@ def test_the_same_as_a_command(text: str, command: str) -> None:
         "-args.song:7",
         '-"song 7"',
         "id:mix,render -id:mix",
+        "root:render-20260801-110000-aaaaaaaaaaaa",
+        "-root:render-20260801-110000-aaaaaaaaaaaa",
     ],
 )
 def test_the_same_as_sql(text: str, filled: tuple[Jobs, Client]) -> None:

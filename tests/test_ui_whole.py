@@ -96,6 +96,25 @@ def test_what_is_paused_and_by_whom(api: Client, past: Past, jobs: Jobs) -> None
     assert "paused by ana: disk is full" in said
 
 
+def test_how_much_of_a_limit_is_used(jobs: Jobs) -> None:
+    """A kind of which only so many may run is shown with how many do, and with what becomes of the next; others are not."""
+    if jobs.desk is None:
+        pytest.skip("the log keeps no table of runs")
+    registry = Registry()
+    registry.job("mix", max_concurrent=2, on_busy="skip")(print)
+    registry.job("settle", max_concurrent=4)(print)
+    registry.job("render")(print)
+    for number in range(2):
+        jobs.attempt(jobs.submit("mix", id=f"mix-{number}")).__enter__()
+
+    with client_of(create_app(jobs, registry=registry)) as api:
+        answer, told = text_of(api.get("/queues")), api.get("/api/queues").json()["limits"]
+
+    assert "mix 2 of 2 is skipped" in answer
+    assert "settle 0 of 4 may start" in answer
+    assert [("mix", 2, 2), ("settle", 0, 4)] == [(one["job"], one["running"], one["most"]) for one in told]
+
+
 def test_schedules_in_words(jobs: Jobs) -> None:
     """A periodic job says when in words, when next, and what became of its last run."""
     registry = Registry()

@@ -187,7 +187,7 @@ READS: Final[tuple[Route, ...]] = (
         path="/api/search",
         name="search_jobs",
         about="Find jobs as the dashboard and `jobevents list` do: `state:failed,canceled -queue:slow error:timeout`.\n\nKeys: "
-        "state, command, queue, id (its begin), worker, actor, error, args.PLACE, after, before (-15m, a day, an instant), "
+        "state, command, queue, id (its begin), root, worker, actor, error, args.PLACE, after, before (-15m, a day, an instant), "
         "duration (>30s); words are looked for in ids, kinds, titles and errors. All parts must hold; values with commas "
         "between them are alternatives; what begins with a minus must not be. The newest jobs come first; an answer looks "
         "through so many at most, says how far it came, and is gone on with by its cursor.",

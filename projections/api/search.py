@@ -1,7 +1,8 @@
 """The typed search of pages, command line and API, pure: `state:failed command:render duration:>30s "no space"` and its parts.
 
 state:failed        one of the six, or `other`        queue:slow  command:render   exactly this one
-id:render-2026      what the id begins with           worker:w1  actor:ana  error:"no space"   somewhere in it
+id:render-2026      what the id begins with           root:ID   this job, its new runs, and those of these
+worker:w1  actor:ana  error:"no space"   somewhere in it
 args.song:7  args.user.name:ana   what a job was given, at that place
 after:-15m          created then or later, an instant with its zone, a day (UTC), or -15m (s, m, h, d)
 before:2026-11-28   created then or earlier           duration:>30s   also <, >=, <=; 250ms, 30s, 5m, 1h30m, 2d
@@ -28,7 +29,7 @@ from projections.api.sifting import Choice, Sieve
 from projections.asof import parse as parse_moment
 from projections.manifest import OTHER
 
-KEYS: Final = ("state", "command", "queue", "id", "worker", "actor", "error", "after", "before", "duration")
+KEYS: Final = ("state", "command", "queue", "id", "root", "worker", "actor", "error", "after", "before", "duration")
 ONE: Final = KEYS[-3:]  # that have one value
 SEARCH_LIMIT: Final = 1000  # characters
 
@@ -90,6 +91,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     queue: str = ""
     id: str = ""
+    root: str = ""
     worker: str = ""
     actor: str = ""
     error: str = ""
@@ -246,6 +248,7 @@ def filter_of(search: Search, now: datetime) -> RunFilter:
 def sieve_of(search: Search) -> Sieve:
     """Return what of a search no index of a table knows; nothing where the index of all jobs knows all of it."""
     is_other = search.state == OTHER and search != Search(state=OTHER)  # a table has no such state
+    root = (Choice("root", (search.root,)),) if search.root else ()
     return Sieve(
         worker=search.worker,
         actor=search.actor,
@@ -253,7 +256,7 @@ def sieve_of(search: Search) -> Sieve:
         args=search.args,
         words=search.words,
         took=length(search.duration).holds if search.duration else None,
-        choices=(*search.choices, Choice("state", (OTHER,))) if is_other else search.choices,
+        choices=(*search.choices, *root, *((Choice("state", (OTHER,)),) if is_other else ())),
     )
 
 
@@ -290,7 +293,7 @@ def _check(search: Search, now: datetime) -> None:
     for state in said(search, "state"):
         if state not in STATES:
             raise InvalidSearch(f"no such state={shown(state)}; use one of {', '.join(filter(None, STATES))}")
-    for start in said(search, "id"):
+    for start in [*said(search, "id"), *said(search, "root")]:
         if not _ID(start):
             raise InvalidSearch(f"no start of a job id={shown(start)}; ids have A-Z a-z 0-9 - _")
     try:

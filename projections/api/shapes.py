@@ -8,7 +8,7 @@ from jobevents.errors import Corrupt
 from jobevents.events import AnyEvent
 from jobevents.job import Job
 from jobevents.log import Record
-from jobevents.overview import QueueSeen, ScheduleSeen
+from jobevents.overview import LimitSeen, QueueSeen, ScheduleSeen
 from jobevents.pauses import Pause
 from jobevents.reaper import WorkerSeen
 from jobevents.status import Status
@@ -108,6 +108,7 @@ class QueueList(msgspec.Struct, frozen=True):
 
     items: list[QueueSeen]
     paused: list[Pause]  # queues and kinds of jobs
+    limits: list[LimitSeen] = []  # kinds of jobs of which only so many run at once; none where the kinds are not known
 
 
 class WorkerList(msgspec.Struct, frozen=True):

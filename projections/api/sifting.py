@@ -27,7 +27,7 @@ _STATES: Final = frozenset(map(str, State))
 class Choice(NamedTuple):
     """Values of which a row must have one, or none."""
 
-    key: str  # state, command, queue, id, worker, actor, error, args.PLACE, or "" for a word
+    key: str  # state, command, queue, id, root, worker, actor, error, args.PLACE, or "" for a word
     values: tuple[str, ...]
     is_not: bool = False
 
@@ -150,6 +150,8 @@ def _has(run: JobRun, key: str, value: str, shown: Callable[[Any], Any]) -> bool
             return run.queue == value
         case "id":
             return run.id.startswith(value)
+        case "root":
+            return value in (run.id, run.replay_of, run.root_id)
         case "worker":
             return _within(value, run.worker_id)
         case "actor":

@@ -93,7 +93,7 @@ class Standing:
         self._index = index
         self.registry = registry if registry is not None else jobs.registry  # the kinds of jobs; None: not known here
         self._tally = Keeper(self._count, jobs.emitter.clock)
-        self._queues = Keeper(lambda: overview.queues(jobs), jobs.emitter.clock)
+        self._queues = Keeper(self._find_queues, jobs.emitter.clock)
         self._stale = Keeper(self._find_stale, jobs.emitter.clock)
         self._waiting = Keeper(lambda: self.table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
 
@@ -119,14 +119,18 @@ class Standing:
         return self._waiting.get()
 
     def queues(self) -> Kept[QueueList]:
-        """Return the queues and what is paused.
+        """Return the queues, what is paused, and how much of their limits the kinds of jobs use.
 
         Raises:
             CannotFilter: the log keeps no table of runs.
         """
         self.table()
         kept = self._queues.get()
-        return Kept(QueueList(kept.value, self._jobs.paused()), kept.at)
+        queues, limits = kept.value
+        return Kept(QueueList(queues, self._jobs.paused(), limits), kept.at)
+
+    def _find_queues(self) -> tuple[list[overview.QueueSeen], list[overview.LimitSeen]]:
+        return overview.queues(self._jobs), overview.limits(self._jobs, self.registry or ())
 
     def workers(self) -> WorkerList:
         """Return who works, and what each holds: one read a page of running jobs, and their leases."""

@@ -33,7 +33,7 @@ def as_sql(search: Search, now: datetime) -> str:
 
 
 def _clauses(search: Search, now: datetime) -> Iterator[str]:
-    for key in ("state", "command", "queue", "id", "worker", "actor", "error"):
+    for key in ("state", "command", "queue", "id", "root", "worker", "actor", "error"):
         if value := getattr(search, key):
             yield _clause(key, value)
     for sign, text in ((">=", search.after), ("<=", search.before)):
@@ -63,6 +63,8 @@ def _clause(key: str, value: str) -> str:
             return f"{'name' if key == 'command' else key} = {_text(value)}"
         case "id":
             return f"starts_with(job_id, {_text(value)})"
+        case "root":
+            return f"{_text(value)} IN (job_id, replay_of, root_id)"
         case "worker" | "actor" | "error" | "":
             return _within(value, *_COLUMNS[key])
         case _:

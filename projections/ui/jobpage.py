@@ -11,11 +11,11 @@ from jobevents.events import Event
 from jobevents.ids import shown, validate
 from jobevents.job import DELETED, FAILED, QUEUED, RUNNING, SUCCEEDED, Job, fold
 from jobevents.joblogs import LINES_PER_START
-from jobevents.jobs import Jobs
 from jobevents.store import RunFilter
 from projections.api.questions import Questions
 from projections.api.route import Desk, Given, Reply
 from projections.api.routes import THERE
+from projections.api.search import Search, write
 from projections.api.shapes import Unreadable
 from projections.diff import Parting, diff_jobs
 from projections.starts import Start, starts_of
@@ -24,7 +24,7 @@ from projections.ui.diagram import diagram
 from projections.ui.render import fragment, page
 from projections.ui.sparks import Trend, trend
 from projections.ui.timeline import timeline
-from projections.ui.words import between, json_text, query
+from projections.ui.words import between, iso, json_text, query
 from projections.why import explain
 
 LINES: Final = 500  # log lines of an answer
@@ -39,6 +39,9 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     last_good: str = ""  # the last one before it that succeeded
     replay_of: str = ""
     root: str = ""
+    replays: str = ""  # the search that finds the new runs of it, and of those
+    next_at: datetime | None = None  # of a periodic kind: when it is due again
+    schedule: str = ""  # the same, as the registry has it
     reason: str = ""  # why the runs before it are not known
     trend: Trend | None = None  # how long these took, and it
 
@@ -104,7 +107,7 @@ def show(desk: Desk, given: Given) -> Reply:
         payloads=_payloads(job),
         actions=buttons,
         why_not=actions.reasons(buttons),
-        near=_near(questions.jobs, job),
+        near=_near(questions, job),
         comparison=_compare(questions, told, values["with"]) if values["with"] else None,
         took_ms=_took(job, starts),
         live=query(
@@ -215,12 +218,16 @@ def _took(job: Job, starts: Sequence[Start]) -> float | None:
     return starts[0].duration_ms if starts[0].ended_at else between(job.started_at, job.finished_at)
 
 
-def _near(jobs: Jobs, job: Job) -> Near:
-    """Return the runs of this kind before it: two reads of an index."""
+def _near(questions: Questions, job: Job) -> Near:
+    """Return the runs of this kind before it, and when the next is due: two reads of an index."""
+    jobs, registry = questions.jobs, questions.standing.registry
     root = job.root_id if job.root_id not in ("", job.job_id) else ""
+    definition = registry.get(job.name) if registry is not None else None
+    next_at = definition.schedule.after(jobs.emitter.clock()) if definition and definition.schedule else None
+    schedule = definition.schedule_text if definition else ""
     if jobs.desk is None or not job.name:
         reason = "this log keeps no table of runs to find them by" if jobs.desk is None else ""
-        return Near(replay_of=job.replay_of, root=root, reason=reason)
+        return Near(replay_of=job.replay_of, root=root, reason=reason, next_at=next_at, schedule=schedule)
     census, kind = jobs.desk.census, RunFilter(job=job.name)
     runs = census.after(kind, job.job_id, _TREND)
     good = census.after(msgspec.structs.replace(kind, statuses=(SUCCEEDED,)), job.job_id, 1)
@@ -232,8 +239,17 @@ def _near(jobs: Jobs, job: Job) -> Near:
         last_good=good[0].id if good else "",
         replay_of=job.replay_of,
         root=root,
+        replays=_replays(job) if job.is_final() else "",
+        next_at=next_at,
+        schedule=schedule,
         trend=trend(took),
     )
+
+
+def _replays(job: Job) -> str:
+    """Return the search for what was made of a job: it looks through all runs of its kind since, and so is made when asked."""
+    since = iso(job.created_at) if job.created_at else ""
+    return write(Search(root=job.job_id, command=job.name, after=since))
 
 
 def _compare(questions: Questions, told: Sequence[Event], other: str) -> Comparison:

@@ -26,6 +26,7 @@ _ABOUT: Final = {
     "command": "exactly this kind of job",
     "queue": "exactly this queue",
     "id": "what the id begins with",
+    "root": "this job and its new runs",
     "worker": "somewhere in its worker",
     "actor": "who queued or canceled it",
     "error": "somewhere in its error",
@@ -40,7 +41,7 @@ _TIMES: Final = (
     ("-7d", "a week ago"),
 )
 _LENGTHS: Final = ((">1s", ""), (">30s", ""), (">5m", ""), (">1h", ""), ("<1s", ""))
-_SIFTED: Final = ("worker", "actor", "error", "duration")  # need a table, as `queue` does
+_SIFTED: Final = ("root", "worker", "actor", "error", "duration")  # need a table, as `queue` does
 _FILTER_OF: Final = {"id": "q", "after": "since", "before": "until", **dict.fromkeys(_SIFTED, "queue")}
 
 
