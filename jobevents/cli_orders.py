@@ -18,10 +18,22 @@ def add_to(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def cancel(job_id: JobId, url: Url, actor: Actor = None, reason: Reason = "", as_json: AsJson = False) -> None:
+def cancel(
+    job_id: JobId,
+    url: Url,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="End a running one at once: its worker may work on, but what that comes to is refused."
+        ),
+    ] = False,
+    actor: Actor = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+) -> None:
     """Cancel a job that has not started, or ask a running one to stop. Exit 1 when it had ended before."""
     with open_jobs(url) as jobs:
-        outcome = jobs.cancel(job_id, actor=actor, reason=reason)
+        outcome = jobs.cancel(job_id, force=force, actor=actor, reason=reason)
     if outcome is commands.CancelOutcome.UNKNOWN:
         raise NotFound(f"no such job job_id={job_id}")
     console.answer({"job_id": job_id, "outcome": outcome.value}, f"{job_id}: {outcome.value}", as_json)

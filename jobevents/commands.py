@@ -50,7 +50,7 @@ class CancelOutcome(StrEnum):
 
     UNKNOWN = "unknown"  # there is no such job
     ALREADY_FINAL = "already final"  # it had ended before
-    CANCELED = "canceled"  # it had not started, and never will
+    CANCELED = "canceled"  # it had not started, and never will; or it was ended by force
     REQUESTED = "requested"  # it runs; its worker has been asked to stop
 
 
@@ -253,13 +253,21 @@ def _name(emitter: Emitter, draft: Drafted, by: By) -> None:
     emitter.change(draft.job_id, lambda job: [] if job.name else [named], by)
 
 
-def cancel(emitter: Emitter, job_id: str, by: By) -> CancelOutcome:
-    """Cancel a job that has not started, or ask the worker of a running one to stop; repeating it changes nothing."""
+def cancel(emitter: Emitter, job_id: str, by: By, *, force: bool = False) -> CancelOutcome:
+    """Cancel a job that has not started, or ask the worker of a running one to stop; repeating it changes nothing.
+
+    Args:
+        force: end a running one at once, as a runner does when its handler did not stop in time. The work may go on in its
+            worker, which is asked to stop; its outcome is refused, and a slot of a limit is free already.
+    """
 
     def decide(job: Job) -> list[Draft]:
         if job.state == QUEUED:
             return [JobCanceled]
-        return [CancelRequested] if job.state == RUNNING and job.cancel_requested_at is None else []
+        if job.state != RUNNING:
+            return []
+        asked: list[Draft] = [CancelRequested] if job.cancel_requested_at is None else []
+        return [*asked, partial(JobCanceled, start=job.start, forced=True)] if force else asked
 
     change = emitter.change(job_id, decide, by)
     if change.job.state == RUNNING:

@@ -120,6 +120,7 @@ class JobCanceled(Event, frozen=True, kw_only=True):
     """The job was canceled."""
 
     start: int = 0  # version of the JobStarted, 0 when it was not running
+    forced: bool = False  # its worker had not stopped, and may be working on: what that comes to is refused
 
 
 class JobSkipped(Event, frozen=True, kw_only=True):

@@ -246,9 +246,13 @@ class Jobs(Reads, Submits):
         """Return all workers, the living first, each with the running jobs that it holds."""
         return roster(self.presence.leases, self.runs, self._emitter.clock())
 
-    def cancel(self, job_id: str, *, actor: str | None = None, reason: str = "") -> CancelOutcome:
-        """Cancel a job that has not started, or ask the worker of a running one to stop; the answer says which."""
-        return commands.cancel(self._emitter, checked_id(job_id), self._by(actor, reason))
+    def cancel(self, job_id: str, *, force: bool = False, actor: str | None = None, reason: str = "") -> CancelOutcome:
+        """Cancel a job that has not started, or ask the worker of a running one to stop; the answer says which.
+
+        Args:
+            force: end a running one at once, whose worker does not listen. The work may go on there; its outcome is refused.
+        """
+        return commands.cancel(self._emitter, checked_id(job_id), self._by(actor, reason), force=force)
 
     def skip(self, job_id: str, *, actor: str | None = None, reason: str = "") -> None:
         """Pass over a queued job: it has ended as skipped; nothing when it is not queued any more."""

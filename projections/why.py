@@ -275,6 +275,12 @@ def _canceled(story: _Story, event: JobCanceled, before: Job) -> str:
     if before.state != RUNNING:
         by, why = _named(story.job.canceled_by), _because(story.job.cancel_reason)
         return f"{by} canceled it while it was {_quoted(before.state)}{why}."
+    if event.forced:
+        after = f", {span(event.at - asked)} after it was asked to stop" if asked and event.at > asked else ""
+        return (
+            f"{_named(event.actor)} canceled it by force{story.ran(event, before)}{after}{_because(event.reason)}; its worker "
+            "may have worked on, for nothing."
+        )
     if asked is None:
         return f"{_named(event.actor)} canceled it{story.ran(event, before)}{_because(event.reason)}."
     heeded = f", {span(event.at - asked)} after it was asked to" if event.at >= asked else ""

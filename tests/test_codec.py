@@ -93,6 +93,7 @@ EXPECTED: dict[str, Event] = {
     "CancelRequested.full": CancelRequested(**FULL),
     "CancelRequested.least": CancelRequested(**LEAST),
     "JobCanceled.full": JobCanceled(**FULL, start=2),
+    "JobCanceled.forced": JobCanceled(**LEAST, start=2, forced=True),
     "JobCanceled.least": JobCanceled(**LEAST),
     "JobSkipped.full": JobSkipped(**FULL),
     "JobSkipped.least": JobSkipped(**LEAST),
@@ -148,7 +149,11 @@ EXPECTED: dict[str, Event] = {
 }
 
 # The fields that came after a full file was released, and the file that shows them.
-ADDED: dict[str, tuple[str, ...]] = {"JobRecorded.full": ("JobRecorded.run",), "JobFailed.full": ("JobFailed.tail",)}
+ADDED: dict[str, tuple[str, ...]] = {
+    "JobRecorded.full": ("JobRecorded.run",),
+    "JobFailed.full": ("JobFailed.tail",),
+    "JobCanceled.full": ("JobCanceled.forced",),
+}
 
 BODY = b'{"type":"JobQueued","job_id":"j","version":1,"id":"x","at":"2026-08-01T12:00:00Z","name":"n"%s}'
 

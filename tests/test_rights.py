@@ -54,7 +54,7 @@ RIGHTS: dict[str, Sequence[Right]] = {
     "GET /healthz": OPEN,
     "GET /readyz": OPEN,
     "POST /api/jobs": [takes("submit", command="render")],
-    "POST /api/jobs/{job_id}/cancel": [takes("cancel", of="waiting")],
+    "POST /api/jobs/{job_id}/cancel": [takes("cancel", of="waiting"), takes("cancel", of="waiting", force=True)],
     "POST /api/jobs/{job_id}/retry": [takes("retry", of="failed")],
     "POST /api/jobs/{job_id}/rerun": [
         takes("retry"),

@@ -18,6 +18,7 @@ from jobevents.queue import Reservation
 from jobevents.registry import Registry
 from jobevents.runner import JobRunner
 from jobevents.wiring import connect
+from projections.why import explain
 from tests.jobstates import other_jobs
 from tests.listqueue import ListQueue
 from tests.runners import PATIENCE_S, Gate, Runners, obedient
@@ -172,6 +173,31 @@ def test_can_08_a_handler_that_ignores_a_cancel_is_canceled(runners: Runners, ga
 
     assert ("canceled", "ops", "succeeded") == (job.state, job.canceled_by, following.state)
     assert (None, 1) == (runners.jobs.job(job_id).result, gate.calls)
+
+
+def test_a_job_that_is_canceled_by_force_has_ended_at_once(runners: Runners, gate: Gate) -> None:
+    """Long before its handler's grace is over; what that comes to is refused, and that it was by force stays on the event."""
+    runners.registry.job("stuck", stop_grace=PATIENCE_S, max_concurrent=1)(gate)
+    runners.start(workers=2)
+    job_id = runners.jobs.submit("stuck")
+    gate.wait_until_entered()
+
+    asked = runners.jobs.cancel(job_id, actor="ops")
+    ended = runners.jobs.cancel(job_id, force=True, actor="ana", reason="it holds the slot")
+    again = runners.jobs.cancel(job_id, force=True)
+    job = runners.jobs.job(job_id)
+    runners.jobs.submit("stuck")
+    gate.wait_until_entered()  # the slot is free
+    gate.opened.set()
+    runners.wait(lambda: bool(of(runners.jobs, job_id, TransitionRefused)))
+
+    assert ("requested", "canceled", "already final") == (asked, ended, again)
+    assert ("canceled", "ops") == (job.state, job.canceled_by)
+    kinds = ["JobQueued", "JobStarted", "CancelRequested", "JobCanceled", "TransitionRefused"]
+    assert kinds == types(runners.jobs, job_id)
+    [event] = of(runners.jobs, job_id, JobCanceled)
+    assert (True, 2, "ana") == (event.forced, event.start, event.actor)
+    assert "ana canceled it by force" in " ".join(one.text for one in explain(runners.jobs.history(job_id)))
 
 
 @pytest.mark.parametrize("queue", ["own", "another's"])

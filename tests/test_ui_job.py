@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobevents import Registry
-from jobevents.events import Event, JobFailed, JobQueued, JobRequeued, JobStarted, JobSucceeded
+from jobevents.events import CancelRequested, Event, JobFailed, JobQueued, JobRequeued, JobStarted, JobSucceeded
 from jobevents.job import fold
 from jobevents.jobs import Jobs
 from jobevents.testing.strategies import histories
@@ -251,6 +251,10 @@ def test_buttons_say_what_they_append() -> None:
     assert [] == open_of(ended, Identity("bob", READ_ONLY))
     assert [] == open_of(ended, routes=())
     assert [] == open_of(ended, is_past=True)
+    running = [*RETRIED[:1], JobStarted(job_id="j", version=2, id="2", at=START, attempt=1, worker="w1")]
+    asked = [*running, CancelRequested(job_id="j", version=3, id="3", at=START)]
+    assert ["cancel", "delete"] == open_of(fold(running))
+    assert ["cancel", "force-cancel", "delete"] == open_of(fold(asked))
     found = actions.of_job(ended, Identity("bob", READ_ONLY), ROUTES, is_past=False, is_masked=False)
     why = actions.reasons(found)
     assert ("not while it is succeeded", ["Cancel", "Retry"]) in why

@@ -22,9 +22,9 @@ from projections.api.listing import Listing, Wanted
 from projections.api.orders import (
     BulkDone,
     BulkOrder,
+    CancelOrder,
     DeleteOrder,
     Done,
-    Order,
     ParkedDone,
     ParkedOrder,
     PauseDone,
@@ -70,13 +70,13 @@ class Commands:
         found = self._jobs.submit_or_find(wanted, actor=actor, reason=order.reason)
         return Submitted(found.job_id, found.created, self._jobs.emitter.load(found.job_id).version, self._place())
 
-    def cancel(self, job_id: str, order: Order, actor: str) -> Done:
+    def cancel(self, job_id: str, order: CancelOrder, actor: str) -> Done:
         """Cancel a job, or ask a running one to stop.
 
         Raises:
             NotFound: there is no such job. Conflict: it had ended before.
         """
-        outcome = self._jobs.cancel(job_id, actor=actor, reason=order.reason)
+        outcome = self._jobs.cancel(job_id, force=order.force, actor=actor, reason=order.reason)
         if outcome is CancelOutcome.UNKNOWN:
             raise NotFound(f"no such job job_id={job_id}")
         if outcome is CancelOutcome.ALREADY_FINAL:
@@ -222,7 +222,7 @@ class Commands:
     def _do(self, order: BulkOrder, job_id: str, actor: str) -> None:
         match order.action:
             case "cancel":
-                self.cancel(job_id, order, actor)
+                self.cancel(job_id, CancelOrder(reason=order.reason), actor)
             case "retry":
                 self.retry(job_id, RetryOrder(reason=order.reason), actor)
             case "rerun":

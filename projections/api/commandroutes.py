@@ -44,9 +44,10 @@ COMMANDS: Final[tuple[Route, ...]] = (
         path="/api/jobs/{job_id}/cancel",
         method="POST",
         name="cancel_job",
-        about="Cancel a job that has not started, or ask a running one to stop.",
+        about="Cancel a job that has not started, or ask a running one to stop.\n\nBy force, a running one has ended at once: "
+        "its worker is asked to stop, may work on, and what that comes to is refused.",
         ask=_of_job(Commands.cancel),
-        takes=orders.Order,
+        takes=orders.CancelOrder,
         answer=orders.Done,
         role="cancel",
         refusals=_OF_JOB,

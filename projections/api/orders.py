@@ -29,6 +29,12 @@ class SubmitOrder(Order, frozen=True, kw_only=True):
     external: bool = False  # the caller's own task queue delivers it
 
 
+class CancelOrder(Order, frozen=True, kw_only=True):
+    """A job to be canceled."""
+
+    force: bool = False  # end a running one at once; its worker may work on, but what that comes to is refused
+
+
 class RetryOrder(Order, frozen=True, kw_only=True):
     """A job to be tried again, or at another time."""
 

@@ -77,9 +77,20 @@ def of_job(
         )
 
     known = (QUEUED, RUNNING, *_FINAL)
+    by_force = made(
+        "force-cancel",
+        "Cancel by force",
+        "JobCanceled: it has ended at once; its worker may work on, and what that comes to is refused",
+        "cancel",
+        (RUNNING,),
+        verb="/cancel",
+        body={"force": True},
+        is_dangerous=True,
+    )
     open_text = () if state in (*known, DELETED) else (state,)
     return [
         made("cancel", "Cancel", asks, "cancel", (QUEUED, RUNNING), verb="/cancel"),
+        *([by_force] if state == RUNNING and job.cancel_requested_at is not None else []),
         made(
             "retry",
             "Reschedule" if is_waiting else "Retry",
