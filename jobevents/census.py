@@ -34,6 +34,15 @@ class Bar(NamedTuple):
     duration_ms: int  # that the last attempts of those jobs took together; 0 for those created
 
 
+class Size(NamedTuple):
+    """What one table takes, with its indexes."""
+
+    table: str  # its name; "" for all that there is in the place, other tables too
+    rows: int | None  # None: not counted
+    size_bytes: int | None  # None: not measured
+    is_estimate: bool = False  # the rows: as the database last counted them
+
+
 class Census(Protocol):
     """Counts over the rows, each found by an index, and lists of them. Each call is one read."""
 
@@ -47,6 +56,13 @@ class Census(Protocol):
 
     def series(self, since: datetime, step_s: int, bars: int) -> Sequence[Bar]:
         """Count what ended, and what was created, in each of `bars` steps from a whole second on; empty bars are left out."""
+        ...
+
+    def sizes(self) -> Sequence[Size]:
+        """Return what the tables of events, runs and log lines take, in this order, and all; nothing where nothing is kept.
+
+        It may read as much as a gigabyte: what asks again and again keeps the answer for a while.
+        """
         ...
 
     def after(self, filter: RunFilter, job_id: str, limit: int) -> Sequence[JobRun]:

@@ -74,6 +74,7 @@ RIGHTS: dict[str, Sequence[Right]] = {
     "POST /api/parked/requeue": [takes("admin", view="status", job_id="{job_id}")],
     "POST /api/parked/discard": [takes("admin", view="status", job_id="{job_id}")],
     "GET /api/search": READ,
+    "GET /api/storage": READ,
     "GET /": READ,
     "GET /jobs/{job_id}": READ,
     "GET /jobs/{job_id}/lines": READ,

@@ -920,6 +920,16 @@ def store(recorder: SqliteRecorder, *events: Event) -> Job:
     return fold(log.read(events[-1].job_id))
 
 
+def test_a_large_file_is_not_read_for_its_sizes(recorder: SqliteRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it says that rows were not counted and tables not measured, and how large the file is."""
+    monkeypatch.setattr("jobevents.backends.sqlitecensus._MEASURED", 4096)
+
+    *tables, whole = recorder.desk.census.sizes()
+
+    assert [(None, None)] * 3 == [(one.rows, one.size_bytes) for one in tables]
+    assert (whole.size_bytes or 0) > 4096
+
+
 def test_progress_leaves_the_indexes_alone(path: Path, recorder: SqliteRecorder) -> None:
     """What a running job says comes to the pages of its event and its row, and to none of an index over the rows."""
     log = path.with_name("jobs.db-wal")

@@ -25,6 +25,7 @@ from projections.api.recent import Noted, Recent
 from projections.api.standing import Keeper
 from projections.ui.measures import figures, spread
 from projections.ui.sparks import sparks
+from projections.ui.words import size
 from tests.api import Past, fill, project
 from tests.clock import Clock
 from tests.http import Client, client_of
@@ -113,6 +114,23 @@ def test_how_much_of_a_limit_is_used(jobs: Jobs) -> None:
     assert "mix 2 of 2 is skipped" in answer
     assert "settle 0 of 4 may start" in answer
     assert [("mix", 2, 2), ("settle", 0, 4)] == [(one["job"], one["running"], one["most"]) for one in told]
+
+
+def test_what_the_log_takes(past: Past, jobs: Jobs) -> None:
+    """Where it is kept in tables, their rows and sizes are on the page; elsewhere nothing is said of it."""
+    with client_of(create_app(jobs)) as api:
+        said, told = text_of(api.get("/projector")), api.get("/api/storage")
+
+    if jobs.desk is None:
+        assert 400 == told.status_code
+    else:
+        assert (4 if jobs.desk.census.sizes() else 0) == len(told.json()["items"])
+    assert ("Storage" in said) == (told.status_code == 200 and bool(told.json()["items"]))
+    if "Storage" in said:
+        assert re.search(r"Jobs, as they are now job_runs 3 [\d.]+ kB", said)
+    assert ["0 B", "999 B", "1.0 kB", "9.9 kB", "12 MB", "3.5 GB", "1000.0 TB"] == [
+        size(n) for n in (0, 999, 1000, 9_900, 12_000_000, 3_500_000_000, 10**15)
+    ]
 
 
 def test_schedules_in_words(jobs: Jobs) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from jobevents.backends.memoryruns import MemoryRuns
 from jobevents.boundary import check_instant
-from jobevents.census import Bar, Order, Tally, Waiting
+from jobevents.census import Bar, Order, Size, Tally, Waiting
 from jobevents.ids import sort_key
 from jobevents.job import QUEUED, Job, due_at
 from jobevents.store import JobRun, RunFilter, duration_ms, own_run_of
@@ -22,6 +22,9 @@ class MemoryCensus:
     def tally(self) -> Sequence[Tally]:
         counted = Counter((job.queue, job.state) for job in self._runs.jobs())
         return [Tally(queue, state, jobs) for (queue, state), jobs in sorted(counted.items())]
+
+    def sizes(self) -> Sequence[Size]:
+        return ()
 
     def waiting(self, now: datetime) -> Sequence[Waiting]:
         oldest: dict[str, datetime] = {}

@@ -13,10 +13,17 @@ from jobevents.backends.postgresschema import EVENTS
 from jobevents.backends.postgressession import Row
 from jobevents.backends.sql import Statements, Tables, run_from
 from jobevents.backends.sqlcensus import CensusStatements
-from jobevents.census import Bar, Order, Tally, Waiting
+from jobevents.census import Bar, Order, Size, Tally, Waiting
 from jobevents.store import JobRun, RunFilter
 
 MARK: Final = "%s"
+
+
+_SIZES: Final = (
+    "SELECT n.name, c.reltuples::bigint, pg_total_relation_size(c.oid) "
+    "FROM unnest(%s::text[]) WITH ORDINALITY AS n(name, place) "
+    "JOIN pg_class AS c ON c.oid = to_regclass(quote_ident(n.name)) ORDER BY n.place"
+)
 
 
 class PostgresCensus:
@@ -24,6 +31,7 @@ class PostgresCensus:
 
     def __init__(self, database: PostgresDatabase, tables: Tables) -> None:
         self._database = database
+        self._tables = [EVENTS, tables.runs, tables.logs]
         self._listing = Statements(tables, EVENTS, MARK)
         self._sql = CensusStatements(tables, ours=postgresclaims.OURS, mark=MARK)
         self._ended = self._bars('"finished_at"', '"status"', 'sum("duration_ms")')
@@ -37,6 +45,14 @@ class PostgresCensus:
 
     def tally(self) -> Sequence[Tally]:
         return [Tally(*row) for row in self._database.query(self._sql.tally)]
+
+    def sizes(self) -> Sequence[Size]:
+        rows = self._database.query(_SIZES, (self._tables,))
+        total = self._database.query("SELECT pg_database_size(current_database())")[0][0]
+        return [
+            *(Size(name, None if count < 0 else count, taken, is_estimate=True) for name, count, taken in rows),
+            Size("", None, total),
+        ]
 
     def waiting(self, now: datetime) -> Sequence[Waiting]:
         return [Waiting(queue, due.astimezone(UTC)) for queue, due in self._database.query(self._sql.waiting, (now,))]

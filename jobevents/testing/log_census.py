@@ -48,6 +48,21 @@ class LogCensus:
             census.tally()
         )
 
+    def test_what_its_tables_take(self, log: EventLog, census: Census) -> None:
+        """Events, jobs, log lines, and all there is; rows that are no estimate are exact, and what was not measured says so."""
+        for job_id in "abc":
+            store(log, [queued(job_id)])
+
+        found = census.sizes()
+
+        if not found:
+            pytest.skip("this log keeps nothing")
+        *tables, whole = found
+        assert (3, "", True) == (len(tables), whole.table, (whole.size_bytes or 0) > 0)
+        assert all(one.table and (one.size_bytes is None or one.size_bytes > 0) for one in tables)
+        exact = [one.rows for one in tables if one.rows is not None and not one.is_estimate]
+        assert [3, 3, 0][: len(exact)] == exact
+
     def test_queues_that_wait(self, log: EventLog, census: Census) -> None:
         """A queue waits since its first job was due: not for one that is due later, runs, or is delivered by others."""
         store(log, [_queued("a", "slow", scheduled_at=AT + _MINUTE)])

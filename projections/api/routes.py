@@ -113,6 +113,11 @@ def _projector(desk: Desk, given: Given) -> Reply:
     return Reply(desk.questions.standing.projector())
 
 
+def _storage(desk: Desk, given: Given) -> Reply:
+    kept = desk.questions.standing.storage()
+    return Reply(kept.value, kept.at)
+
+
 def _parked(desk: Desk, given: Given) -> Reply:
     return Reply(desk.questions.standing.parked(given.values["view"], given.values["limit"]))
 
@@ -272,6 +277,13 @@ READS: Final[tuple[Route, ...]] = (
         about="How far each view is behind the log, and what is bad about it.",
         ask=_projector,
         answer=shapes.ProjectorSeen,
+    ),
+    Route(
+        path="/api/storage",
+        name="storage",
+        about="What the tables of events, jobs and log lines take, and the whole file or database; measured once a minute.",
+        ask=_storage,
+        answer=shapes.Storage,
     ),
     Route(
         path="/api/parked",

@@ -103,12 +103,27 @@ class StartList(msgspec.Struct, frozen=True):
     lost: Lost | None = None  # how the worker of the one that is under way is lost; null while it lives
 
 
+class TableSize(msgspec.Struct, frozen=True):
+    """What one table takes, with its indexes."""
+
+    table: str  # "" for the whole file or database
+    rows: int | None  # null: not counted
+    size_bytes: int | None  # null: not measured
+    is_estimate: bool  # the rows: as the database last counted them
+
+
 class QueueList(msgspec.Struct, frozen=True):
     """The queues, and what is paused."""
 
     items: list[QueueSeen]
     paused: list[Pause]  # queues and kinds of jobs
     limits: list[LimitSeen] = []  # kinds of jobs of which only so many run at once; none where the kinds are not known
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """What the log takes."""
+
+    items: list[TableSize]  # events, the row of each job, log lines, and last all of the file or database
 
 
 class WorkerList(msgspec.Struct, frozen=True):

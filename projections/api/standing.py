@@ -26,6 +26,8 @@ from projections.api.shapes import (
     SeriesBar,
     StateCount,
     Stats,
+    Storage,
+    TableSize,
     ViewSeen,
     WorkerList,
 )
@@ -38,6 +40,7 @@ T = TypeVar("T")
 KEPT_S: Final = 2.0  # how old a count may be: counting a million rows takes a database 0.1 s
 SLOW_S: Final = 0.05  # a count that takes longer is made aside, while pages show the one before
 STALE_S: Final = 30.0  # but none that is older
+STORAGE_S: Final = 60.0  # how old what is said of sizes may be
 MAX_BARS: Final = 500
 MAX_PARKED: Final = 200
 
@@ -94,6 +97,7 @@ class Standing:
         self.registry = registry if registry is not None else jobs.registry  # the kinds of jobs; None: not known here
         self._tally = Keeper(self._count, jobs.emitter.clock)
         self._queues = Keeper(self._find_queues, jobs.emitter.clock)
+        self._storage = Keeper(self._measure, jobs.emitter.clock, STORAGE_S)
         self._stale = Keeper(self._find_stale, jobs.emitter.clock)
         self._waiting = Keeper(lambda: self.table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
 
@@ -135,6 +139,17 @@ class Standing:
     def workers(self) -> WorkerList:
         """Return who works, and what each holds: one read a page of running jobs, and their leases."""
         return WorkerList(self._jobs.workers())
+
+    def storage(self) -> Kept[Storage]:
+        """Return what the log takes, as it was a minute ago at most.
+
+        Raises:
+            CannotFilter: the log keeps no tables.
+        """
+        return self._storage.get()
+
+    def _measure(self) -> Storage:
+        return Storage([TableSize(*one) for one in self.table().sizes()])
 
     def schedules(self) -> ScheduleList:
         """Return the periodic jobs: one read each."""

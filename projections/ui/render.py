@@ -98,6 +98,7 @@ def _environment() -> Environment:
         took=words.took,
         count=words.count,
         plural=words.plural,
+        size=words.size,
         one_line=words.one_line,
         json=words.json_text,
         exact=words.exact,

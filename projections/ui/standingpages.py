@@ -51,11 +51,12 @@ def schedules(desk: Desk, given: Given) -> Reply:
 
 
 def projector(desk: Desk, given: Given) -> Reply:
-    """Answer with how far each view is behind, and what it could not take."""
+    """Answer with how far each view is behind, what it could not take, and what the log takes."""
     standing = desk.questions.standing
     found = part(standing.projector)
     parked = part(lambda: standing.parked("", 200))
-    return _page(desk, given, "projector.html", "Projector", projector=found, parked=parked)
+    storage = part(lambda: standing.storage().value.items)
+    return _page(desk, given, "projector.html", "Projector", projector=found, parked=parked, storage=storage)
 
 
 def _lately(desk: Desk, by: Literal["queue", "kind"]) -> Part:

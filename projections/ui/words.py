@@ -96,6 +96,16 @@ def count(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
+def size(size_bytes: int) -> str:
+    """Return a number of bytes as disks are sold: 4.1 kB, 12 MB, 3.5 GB."""
+    value = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.1f} {unit}" if unit != "B" and value < 9.95 else f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
 def plural(number: int, one: str, many: str = "") -> str:
     """Return a count with its noun."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
