@@ -24,6 +24,7 @@ from jobevents.errors import (
     Canceled,
     InvalidValue,
     JobEventsError,
+    QueueClosed,
     Refused,
     Snooze,
 )
@@ -133,6 +134,7 @@ class Executor:
         queue_limits: Mapping[str, int] | None = None,
         on_begin: Callable[[Execution], None] = lambda _: None,
         on_end: Callable[[Execution], None] = lambda _: None,
+        may_begin: Callable[[], bool] = lambda: True,
         monotonic: Callable[[], float],
     ) -> None:
         """Do nothing yet.
@@ -141,6 +143,7 @@ class Executor:
             logs: whether `logging` records are kept, where a job does not say.
             queue_limits: queue -> how many of its jobs may run at once, in all processes on the log.
             on_begin: told before a handler is entered, `on_end` before its outcome is recorded.
+            may_begin: tells whether handlers are entered; once they are not, each run is given back.
         """
         self._jobs = jobs
         self.registry = registry
@@ -149,6 +152,7 @@ class Executor:
         self._queue_limits = {name: Limit("queue", name, most) for name, most in (queue_limits or {}).items()}
         self._on_begin = on_begin
         self._on_end = on_end
+        self._may_begin = may_begin
         self._monotonic = monotonic
         self._patience = Backoff(deadline_s=PATIENCE_S)
         self._coroutines: dict[str, bool] = {}  # name of a job -> whether its handler is one
@@ -172,6 +176,9 @@ class Executor:
             JobEventsError: what the log or the queue says. A run that was not acknowledged is to be handed back.
         """
         job_id = reservation.job_id
+        if not self._may_begin():
+            reservation.ack(QueueClosed("nothing is begun here any more"))
+            return DONE
         definition = self.registry.get(reservation.job_name)
         if definition is None:
             why = f"no job of this name is registered name={reservation.job_name}"
@@ -241,6 +248,8 @@ class Executor:
 
     def handle(self, execution: Execution) -> Ran:
         """Call the handler of a run that was begun; its end is the caller's to record, before long."""
+        if not self._may_begin():
+            return Ran(ending=execution.attempt.end_given_back())
         self._on_begin(execution)
         error: BaseException | None = None
         value: Any = None  # Any: what the handler returns

@@ -109,6 +109,7 @@ class JobRunner:
             queue_limits=queue_limits,
             on_begin=self._watch.begin,
             on_end=self._watch.end,
+            may_begin=lambda: not self._stopping.is_set(),
             monotonic=monotonic,
         )
         fetch = self._fetch if self._queue.shares_store else None
@@ -149,7 +150,7 @@ class JobRunner:
                 )
 
     def start(self) -> None:
-        """Begin to work, in threads of its own.
+        """Begin to work, in threads of its own; one that was stopped before begins nothing, and has ended.
 
         Raises:
             Misconfigured: it was started before.
@@ -159,7 +160,10 @@ class JobRunner:
             if self._is_started:
                 raise Misconfigured("a runner starts once; make another")
             self._is_started = True
-            self._start()
+            if self._stopping.is_set():
+                self._ended.set()
+            else:
+                self._start()
 
     def _start(self) -> None:
         self._jobs.presence.vouch(self._worker)  # from now on we live, and give back the jobs of those who do not
@@ -189,8 +193,7 @@ class JobRunner:
             if self._is_started:
                 self._ended.wait()
             return
-        for reservation in not_begun:
-            self._hand_back(reservation)
+        self._return(not_begun)
         for pulse in self._pulses:
             pulse.stop()
         grace_s = self._grace_s if grace_s is None else grace_s
@@ -302,8 +305,7 @@ class JobRunner:
         """Watch over what runs, and over what waits here for too long, until the stop is over."""
         while self._watch.wait_for_any():
             self._watch.look()
-            for reservation in self._crew.take_back(AHEAD_LIMIT_S):
-                self._hand_back(reservation)
+            self._return(self._crew.take_back(AHEAD_LIMIT_S))
             self._ended.wait(TICK_S)
 
     def _turn(self, endings: "Sequence[Ending]", reservations: Sequence[Reservation]) -> list[Task]:
@@ -320,7 +322,8 @@ class JobRunner:
         if left.begun or len(left.unrecorded) < len(endings):
             self._working.went()
         return [
-            *(partial(self._handle, execution) for execution in left.begun),
+            *(partial(self._handle, reservation, execution) for reservation, execution in left.begun),
+            *(partial(self._acknowledge, reservation) for reservation in left.over),
             *(partial(self._run, reservation, find_out) for reservation, find_out in left.doubted),
             *self._alone(left.unrecorded, left.alone),
         ]
@@ -348,12 +351,17 @@ class JobRunner:
             self._working.went()
         return ran
 
-    def _handle(self, execution: Execution) -> Ran:
+    def _handle(self, reservation: Reservation, execution: Execution) -> Ran:
+        self._executor.acknowledge(reservation)
         try:
             return self._executor.handle(execution)
         except Exception as error:  # noqa: BLE001  # its outcome cannot be told: our lease does, when it is given back
             self._working.came(error)
             return DONE
+
+    def _acknowledge(self, reservation: Reservation) -> Ran:
+        self._executor.acknowledge(reservation)
+        return DONE
 
     def _record(self, ending: "Ending") -> Ran:
         """Record the end of a run."""
@@ -377,6 +385,19 @@ class JobRunner:
         if self._mirror is not None:
             self._mirror.pass_on_cancel(execution.attempt.job_id)
         return execution.attempt.canceled
+
+    def _return(self, reservations: Sequence[Reservation]) -> None:
+        """Have runs handed out again, beside all else: while the log is away, each may take as long as a call of it tries."""
+        if reservations:
+            call = partial(self._hand_back_all, reservations)
+            thread = threading.Thread(target=call, name="jobevents-runner-return", daemon=True)
+            thread.start()
+            with self._lock:
+                self._threads = [*(one for one in self._threads if one.is_alive()), thread]
+
+    def _hand_back_all(self, reservations: Sequence[Reservation]) -> None:
+        for reservation in reservations:
+            self._hand_back(reservation)
 
     def _hand_back(self, reservation: Reservation, error: BaseException | None = None, delay_s: float = 0.0) -> None:
         """Have a run handed out again."""

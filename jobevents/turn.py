@@ -21,7 +21,8 @@ _Asked: TypeAlias = "tuple[Reservation, JobDefinition, Attempt]"
 class Turn(NamedTuple):
     """What a turn leaves to be done, each by itself."""
 
-    begun: list[Execution]  # to be handled
+    begun: list[tuple[Reservation, Execution]]  # to be acknowledged and handled
+    over: list[Reservation]  # canceled instead of begun: to be acknowledged
     unrecorded: "list[Ending]"  # to be recorded
     alone: list[Reservation]  # to be run
     doubted: list[tuple[Reservation, Callable[[], Ran]]]  # their start may be in the log: what finds out, and runs them
@@ -32,7 +33,7 @@ def take(
 ) -> Turn:
     """Record the ends and starts of runs together, as far as that can be; what is the matter with one holds up no other."""
     asked: list[_Asked] = []
-    turn = Turn([], [], [], [])
+    turn = Turn([], [], [], [], [])
     wanted = [ending.wanted for ending in endings]
     try:
         for reservation in reservations:
@@ -55,10 +56,12 @@ def take(
             find_out = partial(_find_out, executor, emitter, reservation, definition, attempt)
             turn.doubted.append((reservation, find_out))
             continue
-        with suppress(AlreadyCanceled):
+        try:
             attempt.enter(change)
-            turn.begun.append(executor.begun(definition, attempt))
-        executor.acknowledge(reservation)
+        except AlreadyCanceled:
+            turn.over.append(reservation)
+        else:
+            turn.begun.append((reservation, executor.begun(definition, attempt)))
     return turn
 
 

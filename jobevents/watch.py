@@ -1,6 +1,7 @@
 """The watch over handlers under way: who was canceled or has timed out is asked to stop, who does not stop is given up."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from jobevents.events import CancelRequested, Event
@@ -33,10 +34,14 @@ class Watch:
         self._under_way: dict[str, Execution] = {}
         self._is_closed = False
         self._changed = threading.Condition()
+        self._hearing: threading.Thread | None = None
 
     def begin(self, execution: Execution) -> None:
         """Watch over a handler."""
         with self._changed:
+            if self._hearing is None:
+                self._hearing = threading.Thread(target=self._hear, name="jobevents-cancels", daemon=True)
+                self._hearing.start()
             self._under_way[execution.attempt.job_id] = execution
             self._changed.notify_all()
 
@@ -83,7 +88,7 @@ class Watch:
             self._changed.notify_all()
 
     def look(self) -> None:
-        """Look at each handler once."""
+        """Look at the time of each handler once."""
         now = self._monotonic()
         for execution in self._all():
             timeout_s = execution.definition.timeout_s
@@ -92,8 +97,15 @@ class Watch:
                     self._end(execution)
             elif timeout_s is not None and now - execution.began >= timeout_s:
                 execution.ask(Stop.TIMEOUT, now)
-            elif now - execution.began >= FIRST_LOOK_S and self._is_canceled(execution):
-                execution.ask(Stop.CANCEL, now)
+
+    def _hear(self) -> None:
+        """Look for cancels, in a thread of its own: while the log is away, each look takes as long as a call of it tries."""
+        while self.wait_for_any():
+            for execution in self._all():
+                is_young = self._monotonic() - execution.began < FIRST_LOOK_S
+                if not is_young and execution.why is None and self._is_canceled(execution):
+                    execution.ask(Stop.CANCEL, self._monotonic())
+            time.sleep(TICK_S)
 
     def _end(self, execution: Execution) -> None:
         if execution.end():

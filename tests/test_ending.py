@@ -49,7 +49,7 @@ class Bench(NamedTuple):
         """Run jobs to their ends, which are not recorded."""
         begun = self.turn([], self.submitted(amount)).begun
         self.recorder.appends.clear()
-        return [self.end(execution) for execution in begun]
+        return [self.end(execution) for _, execution in begun]
 
     def end(self, execution: Execution) -> Ending:
         """Have a handler run to its end, which is not recorded."""
@@ -116,9 +116,23 @@ def test_who_cannot_be_in_it_holds_up_nobody(bench: Bench) -> None:
     assert ["JobQueued", "JobStarted"] == bench.kinds(fits.run.id)[0]
 
 
+def test_what_is_canceled_instead_of_begun_is_only_to_be_acknowledged(bench: Bench) -> None:
+    """A cancel was asked for of a start that was lost since: the turn cancels the job."""
+    job_id = bench.jobs.submit("render", max_attempts=2)
+    lost = bench.jobs.attempt(job_id).__enter__()
+    bench.jobs.cancel(job_id)
+    lost.leave()
+
+    turn = bench.turn([], [bench.reserved(job_id)])
+
+    assert ((0, 0, 0, 0), [job_id]) == (left(turn), [one.job_id for one in turn.over])
+    assert "canceled" == bench.jobs.job(job_id).state
+    assert [] == bench.jobs.presence._life.names[""].running
+
+
 def test_an_end_that_is_refused_is_told_in_it(bench: Bench) -> None:
     """Another start has the job by now: the late outcome is told, and does not hold up the next."""
-    (execution,) = bench.turn([], bench.submitted()).begun
+    ((_, execution),) = bench.turn([], bench.submitted()).begun
     ending = bench.end(execution)
     execution.attempt.give_back()
     other = bench.jobs.attempt(execution.attempt.job_id).__enter__()
@@ -187,7 +201,7 @@ def test_a_lost_reply_is_found_out(bench: Bench) -> None:
 
 def test_what_was_lost_earlier_is_taken_for_no_end_and_no_start(bench: Bench) -> None:
     """Of two jobs the reply to something else was lost before: their end and their start are in no turn, and are written."""
-    progressed, other = bench.turn([], bench.submitted(2)).begun
+    (_, progressed), (_, other) = bench.turn([], bench.submitted(2)).begun
     with bench.recorder.losing_replies(1):
         progressed.attempt.progress(50)
     ending, another = bench.end(progressed), bench.end(other)

@@ -5,7 +5,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,10 +13,12 @@ import pytest
 
 from jobevents.errors import Abandon, QueueClosed
 from jobevents.events import CancelRequested, JobCanceled, JobFailed, JobRequeued, JobStarted, TransitionRefused
+from jobevents.execution import Executor
 from jobevents.jobs import Jobs
 from jobevents.queue import Reservation
 from jobevents.registry import Registry
 from jobevents.runner import JobRunner
+from jobevents.store import JobRun, JobStore
 from jobevents.wiring import connect
 from projections.why import explain
 from tests.jobstates import other_jobs
@@ -419,6 +421,145 @@ def test_shd_02_a_job_that_comes_while_it_stops_is_left_alone(runners: Runners, 
         runners.jobs.cancel(job_id)
 
     assert 0 == gate.calls
+
+
+class HookedQueue(ListQueue):
+    """A queue that calls before it takes an acknowledgement: of a run that was begun, or of one that is to come again."""
+
+    def __init__(self, hook: Callable[[str, BaseException | None], object]) -> None:
+        super().__init__()
+        self._hook = hook
+
+    def _settle(self, run: JobRun, error: BaseException | None, delay_s: float) -> None:
+        self._hook(run.id, error)
+        super()._settle(run, error, delay_s)
+
+
+@pytest.mark.parametrize("most", [0, 5], ids=["begun in a turn", "begun by itself"])
+def test_shd_02_a_handler_is_not_entered_after_the_stop(runners: Runners, gate: Gate, most: int) -> None:
+    """SHD-02: the stop comes when the start is in the log, and before the handler: given back with the same try."""
+    stopping: list[threading.Thread] = []
+
+    def stop(job_id: str, error: BaseException | None) -> None:
+        if not stopping:
+            stopping.append(threading.Thread(target=runner.stop))
+            stopping[0].start()
+            assert runner._stopping.wait(PATIENCE_S)
+
+    runners.queue = HookedQueue(stop)
+    runners.registry.job("render", max_concurrent=most)(gate)
+    runner = runners.start()
+    job_id = runners.jobs.submit("render")
+    assert runner._ended.wait(PATIENCE_S)
+
+    job = runners.jobs.job(job_id)
+    assert ("queued", 0, 0) == (job.state, job.tries, gate.calls)
+    assert ["JobQueued", "JobStarted", "JobRequeued"] == types(runners.jobs, job_id)
+
+
+def test_shd_02_a_run_that_waits_for_a_thread_is_not_begun_after_the_stop(runners: Runners, gate: Gate) -> None:
+    """SHD-02: where it is begun by itself, it may wait for that when the stop comes: it goes back, with no event."""
+    runners.registry.job("render")(gate)
+    job_id = runners.jobs.submit("render")
+    executor = Executor(runners.jobs, runners.registry, may_begin=lambda: False, monotonic=time.monotonic)
+    errors: list[BaseException | None] = []
+
+    executor.run(Reservation(runners.jobs.job(job_id), lambda error, delay_s: errors.append(error)))
+
+    assert [QueueClosed] == [type(error) for error in errors]
+    assert ["JobQueued"] == types(runners.jobs, job_id)
+
+
+def test_a_stop_does_not_wait_for_a_queue_that_is_away(
+    runners: Runners, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for a thread cannot be handed back for now: the handler is asked to stop in time all the same."""
+    monkeypatch.setattr("jobevents.runner.STOP_GRACE_S", 0.1)
+    back = threading.Event()
+    runners.queue = HookedQueue(lambda job_id, error: error is None or back.wait(PATIENCE_S))
+    runners.registry.job("render")(obedient(gate))
+    runner = runners.start(workers=1, prefetch=5)
+    runners.jobs.submit_many([{"name": "render"}] * 3)
+    gate.wait_until_entered()
+    runners.wait(lambda: len(runner._crew._ready) == 2)
+
+    began = time.monotonic()
+    runner.stop(grace_s=0)
+
+    assert time.monotonic() - began < PATIENCE_S / 2
+    assert 1 == gate.calls
+    back.set()
+    runners.wait(lambda: len(runners.queue) == 3)
+
+
+def test_a_slow_queue_holds_up_no_handler_of_others(runners: Runners, gate: Gate) -> None:
+    """Two runs are begun together, and the queue takes its time to hear that of the first: the second is handled."""
+    first_id = ""
+    heard = threading.Event()
+    runners.queue = HookedQueue(lambda job_id, error: job_id != first_id or heard.wait(PATIENCE_S))
+    runners.registry.job("render")(gate)
+    first_id, other_id = runners.jobs.submit_many([{"name": "render"}] * 2)
+    runners.start(workers=2)
+
+    gate.wait_until_entered()
+    gate.opened.set()
+    runners.ended(other_id)
+
+    assert (1, "running") == (gate.calls, runners.jobs.job(first_id).state)
+    heard.set()
+    runners.ended(first_id)
+
+
+def test_a_runner_that_was_stopped_before_its_start_has_ended(runners: Runners, gate: Gate) -> None:
+    """A signal's handler may be faster than `run`: it returns at once, and so does another stop."""
+    runners.registry.job("render")(gate)
+    job_id = runners.jobs.submit("render")
+    runner = runners.make()
+
+    runner.stop()
+    runner.run()
+    runner.stop()
+
+    assert (["JobQueued"], 0) == (types(runners.jobs, job_id), gate.calls)
+
+
+class HangingStore:
+    """A store that does not answer who asks it of one job, once that runs."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self.hangs_for = ""
+        self.asked, self.back = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def is_cancel_requested(self, job_id: str) -> bool:
+        """Hang."""
+        if job_id == self.hangs_for:
+            self.asked.set()
+            self.back.wait(PATIENCE_S)
+        return False
+
+
+def test_a_handler_times_out_while_nobody_hears_who_is_canceled(runners: Runners, gate: Gate) -> None:
+    """A look for the cancel of one does not return: the time of another is over all the same."""
+    with connect("memory://") as archive:
+        store = HangingStore(archive.store)
+        runners.registry.job("long")(gate)
+        runners.registry.job("render", timeout=0.1)(obedient(gate))
+        runners.start(store=store)
+        long_id = runners.jobs.submit("long")
+        gate.wait_until_entered()
+        store.hangs_for = long_id
+        assert store.asked.wait(PATIENCE_S)
+
+        [job] = runners.ended(runners.jobs.submit("render"))
+
+        assert ("failed", "running") == (job.state, runners.jobs.job(long_id).state)
+        store.back.set()
+        gate.opened.set()
+        runners.stop()
 
 
 def test_shd_05_runs_that_were_fetched_ahead_are_given_back(runners: Runners, gate: Gate) -> None:
