@@ -2,9 +2,11 @@
 
 import csv
 import io
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from jobevents.jobs import Jobs
 from jobevents.restoring import restore
 from jobevents.testing.strategies import histories
 from projections.csvtext import exact_text, safe_text
-from projections.query import query, report
+from projections.query import _CLOSED, _SETTINGS, query, report
 from projections.reports import REPORTS
 from projections.starts import starts_of
 from projections.tables import BATCH, Tables
@@ -33,6 +35,7 @@ from tests.cli import jobevents as jobevents  # a fixture
 from tests.histories import AT, make, queued
 from tests.jobstates import LIVES, bring
 
+duckdb = pytest.importorskip("duckdb")
 pq = pytest.importorskip("pyarrow.parquet")
 pytest_plugins = ("tests.postgres",)
 
@@ -339,6 +342,15 @@ def test_prj_09_what_cannot_be_read_is_said_and_hides_nothing(jobs: Jobs) -> Non
         "SELECT * FROM 'mine.csv'",
         "SELECT * FROM glob('*')",
         "SELECT * FROM read_text('http://127.0.0.1:9/')",
+        "SELECT * FROM query('SELECT * FROM ''mine.csv''')",
+        "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('SELECT * FROM ''mine.csv'''))",
+        "SELECT * FROM (DESCRIBE 'mine.csv')",
+        "SELECT * FROM enable_logging(storage='file', storage_path='log')",
+        "SELECT * FROM enable_profiling(format='json', save_location='profile')",
+        "SELECT getenv('PATH')",
+        "WITH gone AS (DELETE FROM jobs RETURNING *) SELECT * FROM gone",
+        "EXPORT DATABASE 'mine'",
+        "RESET enable_external_access",
         "INSTALL httpfs",
         "LOAD httpfs",
         "",
@@ -356,6 +368,34 @@ def test_a_query_that_cannot_be_run_is_refused(
     with pytest.raises(InvalidValue):
         rows(jobs, sql)
 
+    assert ["mine.csv"] == [one.name for one in tmp_path.iterdir()]
+
+
+def test_no_function_of_duckdb_opens_a_file_or_an_address(tmp_path: Path) -> None:
+    """Whatever this version of it has: as queries run, with all that is closed for them, each is asked for both."""
+    (tmp_path / "mine.csv").write_text("s3cr3t,b\n1,2\n")
+    with socket.create_server(("127.0.0.1", 0)) as listener, duckdb.connect(config=_SETTINGS) as connection:
+        listener.setblocking(False)
+        for setting in _CLOSED:
+            connection.execute(setting)
+        functions = (
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')"
+        )
+        names = {name for (name,) in connection.execute(functions).fetchall()}
+        said = []
+        for name in names:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/x.csv"
+            for place in (tmp_path / "mine.csv", tmp_path / "*", tmp_path / "new", url):
+                for asked in (f"'{place}'", f"['{place}']"):
+                    with suppress(duckdb.Error):
+                        found = str(connection.execute(f"SELECT * FROM {name}({asked})").fetchmany(100))
+                        said.append(found.replace(str(place), ""))  # some say what they were given
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+    assert {"read_csv", "read_blob", "glob", "enable_logging"} <= names
+    assert "s3cr3t" not in "".join(said)
+    assert "mine.csv" not in "".join(said)
     assert ["mine.csv"] == [one.name for one in tmp_path.iterdir()]
 
 
