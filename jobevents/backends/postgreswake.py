@@ -128,19 +128,20 @@ class PostgresWake:
                 ready = selector.select(self._database.target.poll_interval_s)
                 if stopping.is_set():
                     return
-                if ready and not self._hears(connection):
-                    continue
-                if not ready:
-                    head = self._read_head(connection)
-                    if head == seen:
-                        continue
-                    seen = head
-                self.announce()
+                before = seen
+                if ready:
+                    connection.pgconn.consume_input()
+                else:
+                    seen = self._read_head(connection)
+                if self._was_told(connection) or seen != before:
+                    self.announce()
 
-    def _hears(self, connection: Session) -> bool:
-        """Take in what has come, and tell whether another process said something."""
-        notes = list(connection.notifies(timeout=0))  # all of them: what is left would not wake us again
-        return any(note.payload != self.name for note in notes)
+    def _was_told(self, connection: Session) -> bool:
+        """Take what has come in, with a poll too, and tell whether another process said something. No I/O."""
+        own, told = self.name.encode(), False
+        while note := connection.pgconn.notifies():
+            told |= note.extra != own
+        return told
 
     def _read_head(self, connection: Session) -> object:
-        return connection.execute(self._head).fetchone()
+        return connection.send([(self._head, ())])
