@@ -4,18 +4,28 @@ A claim is a lease, and no event: what was reserved and never begun costs no att
 start above all; the guard decides on the log, so that an old claim starts nothing.
 """
 
+import logging
 import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from jobevents.commands import known
-from jobevents.desk import Desk
+from jobevents.desk import Claimed, Desk
 from jobevents.emit import By, Draft, Emitter
-from jobevents.errors import Conflict, KeyTaken, Misconfigured, QueueClosed
+from jobevents.errors import (
+    Conflict,
+    Corrupt,
+    JobEventsError,
+    KeyTaken,
+    Misconfigured,
+    PermissionDenied,
+    QueueClosed,
+    Unavailable,
+)
 from jobevents.events import JobCanceled
 from jobevents.job import QUEUED, Job
 from jobevents.queue import LEASE_S, Reservation
@@ -23,6 +33,8 @@ from jobevents.store import JobRun
 
 SOON_S = 0.05  # before a look for more where there was some, but less than asked for: those found are begun first
 POLL_S = 1.0  # behaviour T7: how late a wake that got lost is at most
+
+logger = logging.getLogger(__name__)
 
 
 class StoreQueue:
@@ -148,9 +160,31 @@ class StoreQueue:
         claimed = claim()
         if not claimed and self._look_in():
             claimed = claim()
-        reservations = []
-        for job_id, history in claimed:
-            run = self._emitter.learn(job_id, history) or self._get(job_id)
+        return self._read(claimed, token)
+
+    def _read(self, claimed: Sequence[Claimed], token: str) -> list[Reservation]:
+        """Return the claimed runs; what is the matter with one of them holds up no other.
+
+        One that is unreadable keeps its claim: it is looked at again when that ends. While the log is away, those that need it
+        are given back.
+
+        Raises:
+            Unavailable, PermissionDenied: none of them could be read.
+        """
+        reservations: list[Reservation] = []
+        for place, (job_id, history) in enumerate(claimed):
+            try:
+                run = self._emitter.learn(job_id, history) or self._get(job_id)
+            except Corrupt as error:
+                logger.warning("a run is passed over, as it is unreadable job_id=%s error=%s", job_id, error)
+                continue
+            except (Unavailable, PermissionDenied):
+                with suppress(JobEventsError):  # else their claims end by themselves
+                    for unread, _ in claimed[place:]:
+                        self._claims.release(unread, token, delay_s=0)
+                if not reservations:
+                    raise
+                return reservations
             if run is not None:  # else it is not there any more
                 reservations.append(Reservation(run, partial(self._settle, job_id, token)))
         return reservations

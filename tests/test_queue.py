@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,10 +15,20 @@ from jobevents.backends.sqlite import SqliteRecorder, migrate
 from jobevents.backends.sqliteclaims import SqliteClaims
 from jobevents.backends.sqliteschema import MIGRATIONS, VERSION
 from jobevents.commands import CancelOutcome, Submission
-from jobevents.errors import InvalidValue, Misconfigured, QueueClosed, Refused, Snooze
+from jobevents.errors import (
+    Corrupt,
+    InvalidValue,
+    JobEventsError,
+    Misconfigured,
+    QueueClosed,
+    Refused,
+    Snooze,
+    Unavailable,
+)
 from jobevents.jobs import Jobs
 from jobevents.pauses import Pause
 from jobevents.queue import JobQueue, MemoryQueue, Reservation
+from jobevents.store import JobRun
 from jobevents.storequeue import StoreQueue
 from jobevents.testing import Clock, JobQueueContract
 from jobevents.testing.jobqueue_threads import AT_ONCE_S, PATIENCE_S, at_once, waiting
@@ -168,6 +179,51 @@ def test_an_old_claim_starts_nothing(jobs: Jobs, clock: Clock) -> None:
 
     with pytest.raises(Refused, match="not due"):
         jobs.attempt(job_id, if_due=True).__enter__()
+
+
+def three_that_wait(jobs: Jobs) -> list[str]:
+    """Submit jobs, the second with so long a history that its row is read."""
+    job_ids = [jobs.submit("render") for _ in range(3)]
+    with suppress(Snooze), jobs.attempt(job_ids[1]) as attempt:
+        for number in range(10):
+            attempt.annotate(number=number)
+        raise Snooze(0)
+    return job_ids
+
+
+def reading(jobs: Jobs, bad: str, error: list[JobEventsError]) -> StoreQueue:
+    """The queue of the jobs, to which the row of one is read with an error, while there is one."""
+
+    def get(job_id: str) -> JobRun | None:
+        if error and job_id == bad:
+            raise error[0]
+        return jobs.runs.get(job_id)
+
+    assert jobs.desk is not None
+    return StoreQueue(jobs.emitter, jobs.desk, create=jobs.store.create, get=get)
+
+
+def test_an_unreadable_run_holds_up_no_other(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
+    """Those claimed with it are handed out at once, and it is said which one was not."""
+    three = three_that_wait(jobs)
+    queue = reading(jobs, three[1], [Corrupt("row of a run is unreadable")])
+
+    found = taken(queue)
+
+    assert {three[0], three[2]} == set(found)
+    assert f"job_id={three[1]}" in caplog.text
+
+
+def test_runs_that_cannot_be_read_for_now_are_given_back(jobs: Jobs) -> None:
+    """A log that goes away between a claim and its read leaves none to wait for the end of its claim."""
+    three = three_that_wait(jobs)
+    error: list[JobEventsError] = [Unavailable("database is away")]
+    queue = reading(jobs, three[1], error)
+    some = taken(queue)
+
+    error.clear()
+
+    assert sorted(three) == sorted(some + taken(queue))
 
 
 @pytest.mark.parametrize("state", ["running", "succeeded", "external", "deleted"])
