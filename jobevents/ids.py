@@ -4,9 +4,10 @@ A security boundary: an id becomes part of an object name, a file path and a lin
 accepts is safe in all of them, and nothing else gets by.
 """
 
+import itertools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from jobevents.boundary import check_instant
@@ -22,6 +23,8 @@ WHITE_SPACE = (
 MAX_LENGTH = 128  # characters; behaviour S1
 _SHOWN = 80  # characters of a refused text that a message repeats
 _FORM = f"1 to {MAX_LENGTH} of A-Z a-z 0-9 - _, a letter or digit first"
+
+_numbers: dict[tuple[int, int, int], Iterator[int]] = {}  # those of the last tick alone: process, second, place in it
 
 _is_id = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}").fullmatch
 _not_in_prefix = re.compile(r"[^a-z0-9_-]")
@@ -104,10 +107,16 @@ def in_turn(now: datetime) -> Callable[[int], bytes]:
     """Return what gives `new_id` its random bytes such that ids of one second sort by their time within it, by 15 us.
 
     Jobs submitted together are then neighbours in every index, so that what becomes of them changes a page and not ten; lists
-    show them in their order. 32 bits stay random: as many ids a second as ever have the same chance of being two of one.
+    show them in their order. Ids of one such tick are numbered from a random number of 31 bits: those of one process are never
+    the same, even where its clock stands still, and those of others hardly ever.
     """
     tick = (now.microsecond << 16) // 1_000_000
-    return lambda count: tick.to_bytes(2, "big") + os.urandom(count - 2)
+    place = os.getpid(), int(now.timestamp()), tick  # a forked child has numbers of its own
+    numbers = _numbers.get(place)
+    if numbers is None:
+        _numbers.clear()
+        numbers = _numbers.setdefault(place, itertools.count(int.from_bytes(os.urandom(4), "big") >> 1))
+    return lambda count: (tick << 32 | next(numbers) & 0xFFFFFFFF).to_bytes(count, "big")
 
 
 def sort_key(text: str) -> str:
