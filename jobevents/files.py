@@ -22,6 +22,8 @@ else:
 
 _STRIPES = 256  # lock files are never removed (that would let two in), so their number is fixed
 _NUDGE_NS = 1_000_000
+STAMPED_NS = 2_000_000_000
+"""What was changed so long ago shows every later change in its time: FAT stamps by two seconds, HFS+ by one, ext4 by 10 ms."""
 
 
 def write_new(path: Path, data: bytes) -> None:

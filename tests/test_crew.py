@@ -328,6 +328,8 @@ class World:
             found = self.reserve(room) if (room := self.crew.wait_for_room(0.02)) else []
             if found:
                 assert self.crew.put(found)
+            else:
+                time.sleep(0.001)  # as a queue waits in which nothing is
             for one in self.crew.take_back(0.01):
                 self.give_back(one)
 

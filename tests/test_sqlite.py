@@ -453,14 +453,14 @@ def test_without_sockets_the_poll_wakes(path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file is not stamped there")
 def test_the_poll_asks_the_database_only_after_a_write_to_its_log(path: Path) -> None:
-    """A file's time says so once it is old enough to show every later write."""
+    """A file's time says so once it is old enough to show every later write, and the disk has been waited for."""
     recorder = SqliteRecorder.open(path)
     recorder.insert_events([blank()])
     log = path.with_name("jobs.db-wal")
     assert sqlitewal.last_change(path) is None, "written just now"
-    os.utime(log, ns=(0, 1_000_000_000))
-    assert sqlitewal.last_change(path) is None, "stamped by whole seconds"
-    os.utime(log, ns=(0, 1_000_000_001))
+    os.utime(log, ns=(0, time.time_ns() - 1_500_000_000))
+    assert sqlitewal.last_change(path) is None, "its commit may wait for the disk; files may be stamped by two seconds"
+    os.utime(log, ns=(0, time.time_ns() - 2_500_000_000))
     before = sqlitewal.last_change(path)
     assert before is not None
     assert before == sqlitewal.last_change(path)
@@ -471,9 +471,29 @@ def test_the_poll_asks_the_database_only_after_a_write_to_its_log(path: Path) ->
     listener.close()
     assert len(asked) <= 2, "when it began to listen, and at its first poll"
     recorder.insert_events([blank("other")])
-    os.utime(log, ns=(0, 2_000_000_001))
+    os.utime(log, ns=(0, time.time_ns() - 2_100_000_000))
     assert sqlitewal.last_change(path) not in (None, before)
     recorder.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no such sockets")
+def test_who_listens_is_found_where_directories_are_stamped_by_whole_seconds(open_directory: Path) -> None:
+    """A second process listens within the second in which the first one began to: the directory's time stands still."""
+    directory = open_directory / "wake"
+    first, second, speaker = (wake.Wake(directory, lambda: 0) for _ in range(3))
+    first.listen(threading.Event())
+    stamp = time.time_ns() - 1_000_000_000
+    os.utime(directory, ns=(stamp, stamp))
+    speaker.announce()
+    heard = threading.Event()
+    second.listen(heard)
+    os.utime(directory, ns=(stamp, stamp))
+
+    speaker.announce()
+
+    assert heard.wait(WAIT_S)
+    for one in (first, second, speaker):
+        one.close()
 
 
 @pytest.mark.usefixtures("patient")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from jobevents.backends.sqliteerrors import IOERR, primary_code
+from jobevents.files import STAMPED_NS
 
 # As many as one block of the log's index has, so that reads look no further: 16 MB. At SQLite's own 1,000, pages that every
 # commit writes are copied four times as often, and the disk is waited for.
@@ -15,7 +16,6 @@ CHECKPOINT_PAGES: Final = 4000
 _LOG_BYTES: Final = 64 * 1024 * 1024  # checkpoints hold it at 16 MB while no reads overlap
 _LOOK: Final = 64  # commits between two looks at its size: 2 us each
 _WAIT_MS: Final = 200  # how long writers wait for the reads under way when it is emptied
-_SETTLED_NS: Final = 50_000_000  # a file written this long ago shows every later write in its time
 _EVERY_S: Final = 10.0  # between two tries, where a read goes on for longer than that
 
 
@@ -37,8 +37,9 @@ def take_back(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
 def last_change(path: Path) -> tuple[int, int] | None:
     """Return what changes with every commit of any process: inode and time of the last write; None while it may stand still.
 
-    That is as long as the clock that files are stamped by may not have moved on since; where files are stamped by whole seconds;
-    and where one that is open is not stamped at all. Costs a stat, which is much less than a query.
+    That is for as long as the clock that files are stamped by may not have moved on since; while the disk may be waited for, as
+    a commit is seen only after that, and its bytes are stamped before; and where a file that is open is not stamped at all.
+    Costs a stat, which is much less than a query.
     """
     if os.name == "nt":
         return None
@@ -46,7 +47,7 @@ def last_change(path: Path) -> tuple[int, int] | None:
         found = os.stat(f"{path}-wal")  # noqa: PTH116  # as below
     except OSError:
         return None
-    is_settled = abs(time.time_ns() - found.st_mtime_ns) > _SETTLED_NS and found.st_mtime_ns % 1_000_000_000
+    is_settled = abs(time.time_ns() - found.st_mtime_ns) > STAMPED_NS
     return (found.st_ino, found.st_mtime_ns) if is_settled else None
 
 

@@ -14,12 +14,12 @@ from typing import Final
 
 from jobevents.backends import forks
 from jobevents.errors import JobEventsError
+from jobevents.files import STAMPED_NS
 
 POLL_S: Final = 0.05  # how late a commit is heard of where no datagrams come
 HINTED_S: Final = 0.1  # where they do: how late one that got lost is, or a commit of a caller's own connection
 _PATH_LIMIT: Final = 100  # bytes in a socket's path: 108 on Linux, 104 on macOS, with the final NUL
 _LOOK_S: Final = 0.01  # how often a thread that commits all the time looks for new listeners
-_SETTLED_NS: Final = 50_000_000  # a directory changed this long ago shows every later change in its mtime
 
 
 class Wake:
@@ -199,7 +199,7 @@ class Wake:
                 return ()
             found = tuple(str(self._directory / name) for name in names if name.endswith(".sock"))
             known = (changed, found)
-            if time.time_ns() - changed > _SETTLED_NS:
+            if abs(time.time_ns() - changed) > STAMPED_NS:
                 self._known = known
         return tuple(path for path in known[1] if path != self._own)
 
