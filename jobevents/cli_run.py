@@ -3,7 +3,6 @@
 import importlib
 import logging
 import sys
-from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -18,8 +17,6 @@ from jobevents.errors import InvalidValue
 from jobevents.jobs import Jobs
 from jobevents.registry import Registry
 from jobevents.runner import GRACE_S, WORKERS, JobRunner
-
-PAGE = 1000  # running jobs in one read
 
 RegistryName = Annotated[
     str, typer.Argument(metavar="MODULE:REGISTRY", help="Where the registry is, such as studio.jobs:registry.")
@@ -115,15 +112,16 @@ def queues(url: Url, as_json: AsJson = False) -> None:
     with open_jobs(url) as jobs:
         seen = overview.queues(jobs)
         paused = jobs.paused()
-        lost = _lost_by_queue(jobs) if any(one.running for one in seen) else Counter()
+        if any(one.running for one in seen):
+            _tell_lost(jobs, seen)
     if console.wants_json(as_json):
-        console.print_json([{**msgspec.to_builtins(one), "lost": lost[one.queue]} for one in seen])
+        console.print_json(msgspec.to_builtins(seen))
         return
     rows = [
         [
             one.queue,
             str(one.queued),
-            f"{one.running} ({lost[one.queue]} lost)" if lost[one.queue] else str(one.running),
+            f"{one.running} ({one.lost} lost)" if one.lost else str(one.running),
             str(one.failed),
             console.local(one.oldest_due, short=True),
             one.paused_by,
@@ -137,17 +135,12 @@ def queues(url: Url, as_json: AsJson = False) -> None:
             console.note(f"paused: the job {pause.name}, by {pause.by or 'somebody'} {pause.reason}".rstrip())
 
 
-def _lost_by_queue(jobs: Jobs) -> Counter[str]:
-    """Count the jobs of each queue that only seem to run, as their workers are lost: a read of each thousand that run."""
+def _tell_lost(jobs: Jobs, seen: list[overview.QueueSeen]) -> None:
     from projections.lost import Losses
 
-    losses, counts, last = Losses(jobs), Counter[str](), ""
-    while page := jobs.runs.running(after=last, limit=PAGE, now=jobs.emitter.clock()):
-        last = page[-1].job_id
-        for job_id in losses.listed(sorted(jobs.presence.lost(page))):
-            run = jobs.runs.get(job_id)
-            counts[run.queue if run is not None else ""] += 1
-    return counts
+    lost = Losses(jobs).by_queue()
+    for one in seen:
+        one.lost = lost[one.queue]
 
 
 def schedules(registry: RegistryName, url: Url, as_json: AsJson = False) -> None:

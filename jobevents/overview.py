@@ -20,10 +20,13 @@ class QueueSeen(msgspec.Struct):
 
     queue: str
     queued: int = 0  # wait, those that are due later among them
-    running: int = 0
+    running: int = 0  # those lost among them
     failed: int = 0  # have ended so
     oldest_due: datetime | None = None  # the longest that a run has been due for
     paused_by: str = ""  # who paused it, with the reason; "" while it is not paused
+    lost: int = (
+        0  # of those that run: nobody is known to work on them; told by who looks at the leases, `Losses.by_queue`
+    )
 
 
 class ScheduleSeen(msgspec.Struct):

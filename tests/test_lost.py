@@ -178,6 +178,22 @@ def test_a_capture_does_not_say_who_lives(tmp_path: Path) -> None:
         assert Losses(shown).of(shown.job(job_id)) is None
 
 
+def test_counts_tell_how_many_of_those_that_run_are_lost(tmp_path: Path) -> None:
+    """The queues and the figures of the API, and the page of the queues."""
+    with machine("sqlite", tmp_path) as workers:
+        first, watcher = workers.start(), workers.start()
+        begin(first), begin(watcher)
+        workers.elapse(LEASE_S, watcher)
+
+        with client_of(create_app(watcher)) as api:
+            (queue,), stats = api.get("/api/queues").json()["items"], api.get("/api/stats").json()
+            page = api.get("/queues")
+
+    assert ("default", 2, 1) == (queue["queue"], queue["running"], queue["lost"])
+    assert (2, 1) == (stats["states"]["running"], stats["lost"])
+    assert "(1 lost)" in page.text
+
+
 def test_every_answer_about_it_says_so(workers: Machine) -> None:
     """The job, its status, its starts and the lists of the API; the explanation, and the page that shows it."""
     first, watcher = workers.start(), workers.start()

@@ -36,6 +36,7 @@ class Machine:
             Emitter(EventLog(recorder, recorder.translate), clock=self.wall),
             runs=recorder.runs,
             run_logs=recorder.run_logs,
+            desk=recorder.desk,
             blobs=self._blobs,
             leases=leases or self._leases(recorder),
             lease_s=lease_s,

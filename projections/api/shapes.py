@@ -189,6 +189,7 @@ class Stats(msgspec.Struct, frozen=True):
     step_s: int  # seconds of a bar
     series: list[SeriesBar]  # oldest first, each step once
     counted_at: datetime  # the counts may be as old as a few seconds
+    lost: int = 0  # of those that are running: nobody is known to work on them
 
 
 class Filter(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from projections.api.shapes import (
 )
 from projections.health import HEARTBEAT_S, Health, age_of_next, idle_since, read_health, troubles
 from projections.index import Index
+from projections.lost import Losses
 from projections.parked import list_parked
 
 T = TypeVar("T")
@@ -97,6 +98,7 @@ class Standing:
         self.registry = registry if registry is not None else jobs.registry  # the kinds of jobs; None: not known here
         self._tally = Keeper(self._count, jobs.emitter.clock)
         self._queues = Keeper(self._find_queues, jobs.emitter.clock)
+        self._lost = Keeper(Losses(jobs).by_queue, jobs.emitter.clock)
         self._storage = Keeper(self._measure, jobs.emitter.clock, STORAGE_S)
         self._stale = Keeper(self._find_stale, jobs.emitter.clock)
         self._waiting = Keeper(lambda: self.table().waiting(jobs.emitter.clock()), jobs.emitter.clock)
@@ -134,7 +136,12 @@ class Standing:
         return Kept(QueueList(queues, self._jobs.paused(), limits), kept.at)
 
     def _find_queues(self) -> tuple[list[overview.QueueSeen], list[overview.LimitSeen]]:
-        return overview.queues(self._jobs), overview.limits(self._jobs, self.registry or ())
+        queues = overview.queues(self._jobs)
+        if any(one.running for one in queues):
+            lost = self._lost.get().value
+            for one in queues:
+                one.lost = lost[one.queue]
+        return queues, overview.limits(self._jobs, self.registry or ())
 
     def workers(self) -> WorkerList:
         """Return who works, and what each holds: one read a page of running jobs, and their leases."""
@@ -209,7 +216,8 @@ class Standing:
         begin = self._begin(since, step_s, bars)
         series = self._series(begin, step_s, bars)
         counts = [StateCount(*one) for one in kept.value]
-        return Stats({str(state): jobs for state, jobs in states.items()}, counts, begin, step_s, series, kept.at)
+        lost = self._lost.get().value.total() if states[State.RUNNING] else 0
+        return Stats({str(state): jobs for state, jobs in states.items()}, counts, begin, step_s, series, kept.at, lost)
 
     def _begin(self, since: datetime | None, step_s: int, bars: int) -> datetime:
         if since is None:
