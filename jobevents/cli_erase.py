@@ -48,7 +48,7 @@ def erase(
     for receipt in receipts:
         _show(receipt, done=yes)
     if unfinished:
-        console.note(f"{len(receipts)} jobs", to_err=True)
+        console.note(console.count(len(receipts), "job"), to_err=True)
 
 
 def _erase(jobs: "Jobs", work: "Erasing", ids: list[str], reason: str, actor: str | None) -> "list[Receipt]":

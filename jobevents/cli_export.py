@@ -62,7 +62,11 @@ def export_events(
 
 def _told_of_export(done: export.Exported) -> str:
     resumed = f", {done.resumed_after} of them before" if done.resumed_after else ""
-    return f"{done.events} events of {done.jobs} jobs{resumed}, {done.lines} log lines, digest {done.digest}"
+    return f"{_counted(done)}{resumed}, {console.count(done.lines, 'log line')}, digest {done.digest}"
+
+
+def _counted(done: export.Exported | capture.Captured) -> str:
+    return f"{console.count(done.events, 'event')} of {console.count(done.jobs, 'job')}"
 
 
 def capture_jobs(
@@ -108,9 +112,8 @@ def capture_jobs(
             overwrite=overwrite,
             on_progress=lambda at, total: bar.update(task, completed=at, total=total),
         )
-    told = (
-        f"{done.events} events of {done.jobs} jobs, {done.lines} log lines in {done.file}: jobevents open {done.file}"
-    )
+    lines_in = f"{console.count(done.lines, 'log line')} in {done.file}"
+    told = f"{_counted(done)}, {lines_in}: jobevents open {done.file}"
     lines = [f"{job_id}: left out {why}" for job_id, why in done.left_out.items()]
     console.answer(msgspec.to_builtins(done), "\n".join([told, *lines]), as_json)
 

@@ -122,7 +122,7 @@ def _print_sifting(jobs: Jobs, found: Sifting, as_json: bool) -> None:
     if console.wants_json(as_json):
         console.print_json(with_lost(found, lost))
         return
-    looked = "1 job was" if found.looked == 1 else f"{found.looked:,} jobs were"
+    looked = f"{console.count(found.looked, 'job')} {'was' if found.looked == 1 else 'were'}"
     how_far = f"{looked} looked through, and there are no others"
     if found.cursor:
         how_far = f"{looked} looked through, down to {console.local(found.down_to)}; go on with --after {found.cursor}"
@@ -147,7 +147,7 @@ def print_page(page: "StatusPage[Status]", as_json: bool, *, jobs: Jobs | None =
         console.note(f"no such jobs{then}")
         print_left_out(page.left_out)
     else:
-        place = f"{page.from_}-{page.to} of {page.total} jobs{then}, page {page.page} of {page.total_pages}"
+        place = f"{page.from_}-{page.to} of {console.count(page.total, 'job')}{then}, page {page.page} of {page.total_pages}"
         console.print_statuses(page.items, place, lost=lost)
         print_left_out(page.left_out)
 

@@ -151,7 +151,8 @@ def _print(report: "Report", took_s: float, *, advise: bool) -> None:
     some = "" if report.whole else " (not all)"
     gone = f", {report.deleted:,} of them deleted" if report.deleted else ""
     gone += f", {report.erased:,} erased" if report.erased else ""
-    out.print(Text(f"{report.events:,} events of {report.jobs:,} jobs{some}{gone}, in {took_s:.1f} s", style="bold"))
+    counted = f"{console.count(report.events, 'event')} of {console.count(report.jobs, 'job')}"
+    out.print(Text(f"{counted}{some}{gone}, in {took_s:.1f} s", style="bold"))
     grid = Table.grid(padding=(0, 2))
     for column in ("left", "left", "right", "left", "left"):
         grid.add_column(justify=column, no_wrap=True)

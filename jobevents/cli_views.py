@@ -141,7 +141,7 @@ def _print_health(health: "Sequence[Health]", as_json: bool) -> None:
         return
     for one in health:
         behind = f", {one.lag_events} events behind" if one.lag_events else ""
-        parked = f", {one.parked} jobs parked: see jobevents parked list" if one.parked else ""
+        parked = f", {console.count(one.parked, 'job')} parked: see jobevents parked list" if one.parked else ""
         console.out.print(f"{one.view}: at {one.position} of {one.head}{behind}{parked}", soft_wrap=True)
 
 

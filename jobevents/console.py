@@ -88,6 +88,11 @@ def zone_name() -> str:
     return datetime.now().astimezone().tzname() or "local time"
 
 
+def count(number: int, one: str) -> str:
+    """Return a count with its noun."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
 def state_text(state: str) -> Text:
     """Return a state in its color."""
     return Text(plain(state).plain, style=_STATE_STYLE.get(state, ""))

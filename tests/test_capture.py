@@ -169,7 +169,7 @@ PLAIN = {
     **dict.fromkeys(("name", "queue", "command", "kind", "tried", "state", "trigger", "replay_of", "root_id"), "kept"),
     **dict.fromkeys(("scheduled_at", "deadline", "retry_at"), AT),
     **dict.fromkeys(("priority", "max_attempts", "attempt", "start", "percent"), 1),
-    **dict.fromkeys(("external", "late", "artifacts"), True),
+    **dict.fromkeys(("external", "late", "artifacts", "forced"), True),
     "cause": "lost",
 }  # fmt: skip
 
@@ -363,7 +363,7 @@ def test_the_command_line_captures(jobevents: CommandLine, tmp_path: Path) -> No
     ]
 
     assert (0, 1, False) == (told.code, told.json["jobs"], told.json["redacted"])
-    assert "1 events of 1 jobs, 0 log lines in b.jev: jobevents open b.jev" in red.out
+    assert "1 event of 1 job, 0 log lines in b.jev: jobevents open b.jev" in red.out
     assert "secret" == jobevents("show", job_id, "--url", "a.jev").json["title"]
     assert GONE == jobevents("show", job_id, "--url", "b.jev").json["title"]
     assert [2] * len(wrong) == [jobevents(*one).code for one in wrong]

@@ -805,4 +805,4 @@ def test_an_export_goes_through_a_pipe(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
 
     assert ((tmp_path / "all.jsonl").read_text(), 0) == (out, process.returncode)
-    assert "1 events of 1 jobs" in err
+    assert "1 event of 1 job" in err
