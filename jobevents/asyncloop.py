@@ -66,7 +66,7 @@ class LoopThread:
         self._call_soon(self._loop.stop)
 
     def _call_soon(self, call: Callable[[], Any]) -> None:
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # closed since: there is nobody left to call it for
             self._loop.call_soon_threadsafe(call)
 
 

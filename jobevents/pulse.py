@@ -27,11 +27,11 @@ class Pulse:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread and wait for it, a call under way included; any number of times."""
+    def stop(self, wait_s: float | None = None) -> None:
+        """End the thread and wait for it, a call under way included, for so long or for ever; any number of times."""
         self._stopping.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(wait_s)
 
 
 def _run(weak: "weakref.WeakMethod[Callable[[], float]]", wait_s: float, stopping: threading.Event) -> None:

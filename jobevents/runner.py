@@ -195,7 +195,7 @@ class JobRunner:
             return
         self._return(not_begun)
         for pulse in self._pulses:
-            pulse.stop()
+            pulse.stop(0)
         grace_s = self._grace_s if grace_s is None else grace_s
         logger.info("stopping: nothing new is begun, handlers may take %g s more count=%d", grace_s, self._crew.busy)
         if not self._crew.wait_until_idle(grace_s):
@@ -211,8 +211,9 @@ class JobRunner:
 
     def _finish(self) -> None:
         self._watch.close()
-        for thread in self._threads:
-            thread.join(STOP_GRACE_S + RESERVE_S)
+        end = time.monotonic() + STOP_GRACE_S + RESERVE_S  # for all of them: who waits for a log that is away waits on
+        for wait in (*(thread.join for thread in self._threads), *(pulse.stop for pulse in self._pulses)):
+            wait(max(0.0, end - time.monotonic()))
         self._executor.leave_loop()
         logging.getLogger().removeHandler(self._records)
         logger.info("stopped")

@@ -492,6 +492,41 @@ def test_a_stop_does_not_wait_for_a_queue_that_is_away(
     runners.wait(lambda: len(runners.queue) == 3)
 
 
+class DeafQueue(ListQueue):
+    """A queue that does not answer how much is in it, once it is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.asked, self.back = threading.Event(), threading.Event()
+
+    def __len__(self) -> int:
+        if self.is_away:
+            self.asked.set()
+            self.back.wait(PATIENCE_S)
+        return super().__len__()
+
+
+def test_a_stop_does_not_wait_for_a_sweep(runners: Runners, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be in the queue is just being looked for, and that does not end: the handler is asked to stop in time."""
+    monkeypatch.setattr("jobevents.foreign.SWEEP_S", 0.02)
+    monkeypatch.setattr("jobevents.runner.STOP_GRACE_S", 0.1)
+    runners.queue = queue = DeafQueue()
+    runners.registry.job("render")(obedient(gate))
+    runner = runners.start()
+    job_id = runners.jobs.submit("render")
+    gate.wait_until_entered()
+    queue.is_away = True
+    assert queue.asked.wait(PATIENCE_S)
+
+    began = time.monotonic()
+    runner.stop(grace_s=0)
+
+    assert time.monotonic() - began < PATIENCE_S / 2
+    assert "queued" == runners.jobs.job(job_id).state
+    queue.back.set()
+
+
 def test_a_slow_queue_holds_up_no_handler_of_others(runners: Runners, gate: Gate) -> None:
     """Two runs are begun together, and the queue takes its time to hear that of the first: the second is handled."""
     first_id = ""
