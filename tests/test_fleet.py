@@ -10,17 +10,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobevents import connect
+from jobevents import codec, connect
 from jobevents.backends.pubsub import PubSubBus
 from jobevents.backends.pubsubsubscriber import Terms
 from jobevents.errors import Conflict
-from jobevents.events import JobSucceeded
+from jobevents.events import Event, JobSucceeded
 from jobevents.job import SUCCEEDED, fold
 from jobevents.jobs import Jobs
 from jobevents.records import status_bytes, status_name
@@ -33,7 +34,7 @@ from tests.pubsub_server import PubSubServer
 
 pytest_plugins = ("tests.pubsub", "tests.gcs")
 
-WORKERS, PROJECTORS = 4, 2
+WORKERS, PROJECTORS, SUBMITTERS = 4, 2, 8
 JOBS = int(os.environ.get("JOBEVENTS_FLEET_JOBS", "40"))
 OUTAGE_S = float(os.environ.get("JOBEVENTS_FLEET_OUTAGE_S", "2"))
 SETTLE_S = 60.0 + 6 * OUTAGE_S  # a killed projector's messages come again after 20 s, its role is free after 15 s
@@ -46,6 +47,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int, dic
         return f"file://{tmp_path}/log", JOBS, {}
     bucket = str(request.getfixturevalue("gcs_bucket"))
     proxy: GcsProxy = request.getfixturevalue("gcs_proxy")
+    proxy.keeps_requests = False
     return f"gs://{bucket}/tenant", JOBS, {"STORAGE_EMULATOR_HOST": proxy.url}
 
 
@@ -98,13 +100,20 @@ def test_a_fleet_survives(
         for worker in workers[2:]:
             _, err = worker.communicate(timeout=DEADLINE_S)
             assert 0 == worker.returncode, err
-        _until(lambda: _is_whole(jobs, count), "index and statuses are whole", seconds=SETTLE_S)
+        _until(lambda: _has_all(Index(jobs.blobs, jobs.prefix), count), "the index is whole", seconds=SETTLE_S)
+        late = job_ids(count)
+        _until(lambda: _are_shown(jobs, late), "every status is the fold of the log", seconds=SETTLE_S)
 
-        for job_id in job_ids(count):
-            history = jobs.history(job_id)
+        histories: dict[str, list[Event]] = {}
+        for record in jobs.log.scan():
+            histories.setdefault(record.job_id, []).append(codec.decode(record.data))
+        assert job_ids(count) == sorted(histories)
+        for job_id, history in histories.items():
             assert SUCCEEDED == fold(history).state
             assert 1 == Counter(type(event) for event in history)[JobSucceeded], job_id
-        events = {(record.job_id, record.version) for record in jobs.log.scan()}
+            assert status_bytes(fold(history)) == _stored(jobs, job_id)
+        assert _has_all(Index(jobs.blobs, jobs.prefix), count)
+        events = {(job_id, event.version) for job_id, history in histories.items() for event in history}
         got: set[tuple[str, int]] = set()
         _until(lambda: _take(stranger, got) >= events, "the stranger has every event", seconds=SETTLE_S)
 
@@ -123,23 +132,30 @@ def _worker(url: str, count: int, seed: int, ran: Path, env: dict[str, str]) -> 
 
 def _submit(jobs: Jobs, count: int, after_half: Callable[[], None]) -> None:
     """Submit every job that no worker has begun yet: a task may be delivered before its record is there."""
-    ids = job_ids(count)
-    for number, job_id in enumerate(ids):
-        if number == count // 2:
-            after_half()
+
+    def submit(job_id: str) -> None:
         with suppress(Conflict):  # a worker was first
             jobs.submit("render", id=job_id, external=True)
+
+    ids = job_ids(count)
+    with ThreadPoolExecutor(SUBMITTERS) as pool:
+        list(pool.map(submit, ids[: count // 2]))
+        after_half()
+        list(pool.map(submit, ids[count // 2 :]))
 
 
 def _ran(rans: list[Path]) -> int:
     return sum(len(ran.read_text().splitlines()) for ran in rans if ran.exists())
 
 
-def _is_whole(jobs: Jobs, count: int) -> bool:
-    index = Index(jobs.blobs, jobs.prefix)
-    if not index.exists() or index.counts()["succeeded"] != count or index.counts()["all"] != count:
-        return False
-    return all(_stored(jobs, one) == status_bytes(fold(jobs.log.read(one))) for one in job_ids(count))
+def _has_all(index: Index, count: int) -> bool:
+    return index.exists() and {index.counts()[state] for state in ("all", SUCCEEDED)} == {count}
+
+
+def _are_shown(jobs: Jobs, late: list[str]) -> bool:
+    """Look at the jobs whose status was not the fold of the log yet, and keep in `late` those of which it still is not."""
+    late[:] = [one for one in late if _stored(jobs, one) != status_bytes(fold(jobs.log.read(one)))]
+    return not late
 
 
 def _stored(jobs: Jobs, job_id: str) -> bytes:
@@ -159,7 +175,8 @@ def _take(subscriber: Any, got: set[tuple[str, int]]) -> set[tuple[str, int]]:
 
 
 def _until(holds: Callable[[], bool], what: str, *, seconds: float = DEADLINE_S) -> None:
-    ends = time.monotonic() + seconds
+    began = time.monotonic()
     while not holds():
-        assert time.monotonic() < ends, f"it never came to be that {what}"
+        assert time.monotonic() < began + seconds, f"it never came to be that {what}"
         time.sleep(0.1)
+    print(f"{what}: {time.monotonic() - began:.1f} s")
