@@ -37,7 +37,7 @@ class Far(NamedTuple):
 
 
 def calls_to(port: int) -> Counter[str]:
-    """Return how often Cloud Storage was called: by class of price (A, B or free) and first part of the name, `A log`."""
+    """Return how often Cloud Storage was called: by class of price (A, B or free) and part of the name, `A log`, `B floor`."""
     with socket.create_connection((_HOST, port)) as connection:
         data = b"".join(iter(lambda: connection.recv(65536), b""))
     return Counter(json.loads(data))
@@ -64,7 +64,7 @@ class _Calls:
             self._add("A", found[1].decode())
 
     def _add(self, kind: str, name: str) -> None:
-        self._counts[f"{kind} {name.partition('/')[0]}"] += 1
+        self._counts[f"{kind} {'floor' if name.startswith('ctl/v1/floor/') else name.partition('/')[0]}"] += 1
 
 
 class _Server(asyncio.Protocol):

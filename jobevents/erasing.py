@@ -121,10 +121,10 @@ class Erasing(msgspec.Struct, frozen=True):
             receipt.actor or by.actor,
             receipt.reason or by.reason,
         )
+        wait_s = self.eraser.wait_s(job_id)  # asked before: what was not ripe then may have been left
         self.eraser.erase(asked)
         for _, name in list(self.remains(job_id)):
             self.blobs.delete(name)
-        wait_s = self.eraser.wait_s(job_id)
         receipt.is_done = not wait_s
         receipt.ripe_at = self.emitter.clock() + timedelta(seconds=wait_s) if wait_s else None
         receipt.tombstone, receipt.chain = asked.version, asked.chain

@@ -20,7 +20,7 @@ from jobevents.log import Record
 from jobevents.telemetry import Counts
 from jobevents.trouble import Trouble
 from projections.indexcensus import part_of
-from projections.inflow import JobLog
+from projections.inflow import JobLog, read_through
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class Arrears:
             records = [
                 record
                 for one in _read(blob.data, entry.name)
-                for record in self._log.read_raw(one.job, after=one.after, until=one.until)
+                for record in read_through(self._log, one.job, one.until, after=one.after, until=one.until)
             ]
             if not self._deliver(records):
                 break

@@ -23,6 +23,7 @@ from jobevents.events import JobDeleted
 from jobevents.log import Record
 from jobevents.telemetry import Counts
 from jobevents.trouble import Trouble
+from projections.inflow import read_through
 from projections.inlet import Inlet
 
 BATCH = 500  # messages a pull
@@ -206,8 +207,8 @@ class Hints:
     def _read(self, job_id: str, known: int, last: int) -> list[Record]:
         """Return the events after a version up to `last`; all of them if the job was deleted since, and nobody would tell."""
         if known and self._watched(job_id):
-            return self._inlet.log.read_raw(job_id, after=known, until=last)
-        records = self._inlet.log.read_raw(job_id, after=known, until=last + 1)
+            return read_through(self._inlet.log, job_id, last, after=known, until=last)
+        records = read_through(self._inlet.log, job_id, last, after=known, until=last + 1)
         if not records or records[-1].version <= last:
             return records
         end = self._inlet.log.read_raw(job_id, after=last + 1) or records

@@ -29,6 +29,17 @@ class JobLog(Protocol):
         ...
 
 
+def read_through(log: JobLog, job_id: str, version: int, *, after: int, until: int | None) -> list[Record]:
+    """Return the events after one, up to `until` and so through `version`, which is there as far as is known.
+
+    What was erased between them hides it: a log of objects takes a history for ended where there is nothing. A read more then.
+    """
+    records = log.read_raw(job_id, after=after, until=until)
+    if (records[-1].version if records else after) < version - 1:
+        records += log.read_raw(job_id, after=version - 1, until=until)
+    return records
+
+
 class Taken(NamedTuple):
     """How far a job is in the sequence."""
 

@@ -26,6 +26,7 @@ from jobevents.errors import JobEventsError, NotFound
 from jobevents.events import JobDeleted
 from jobevents.telemetry import Counts
 from projections.arrears import Arrears
+from projections.inflow import read_through
 from projections.inlet import Inlet
 from projections.recovery import Recovery
 
@@ -339,11 +340,12 @@ class Sweeper:
         taken = self._inlet.inflow.taken(job_id).version
         status = self._inlet.look(job_id)
         known = max(at, taken)
-        if not max(known, status.version):
+        if not max(at, status.version):
             self._drop_ghosts(job_id)
         is_shown = min(status.version, status.told) >= version
         after = version - 1 if is_shown else known or min(status.told, version - 1)
-        records = self._inlet.log.read_raw(job_id, after=min(after, version - 1), until=version if is_shown else None)
+        until = version if is_shown else None
+        records = read_through(self._inlet.log, job_id, version, after=min(after, version - 1), until=until)
         last = [record for record in records if record.version == version]
         if last and last[0].type == JobDeleted.__name__:
             if status.version:

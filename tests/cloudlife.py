@@ -2,20 +2,24 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import msgspec
 
 from jobevents import codec, status
+from jobevents.backends.bloberasures import RIPE_S
+from jobevents.backends.blobfloors import Floors
+from jobevents.backends.blobnames import Names
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blob
 from jobevents.bus import notice_of
 from jobevents.cloud import Bucket
-from jobevents.emit import Emitter
+from jobevents.emit import By, Emitter
+from jobevents.erasing import Erasing
 from jobevents.errors import JobEventsError, NotFound
-from jobevents.events import Event, JobDeleted, TransitionRefused
+from jobevents.events import Event, JobDeleted, JobFailed, JobSucceeded, TransitionRefused
 from jobevents.job import DELETED, Job, fold
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
@@ -33,6 +37,7 @@ from projections.inlet import Inlet
 from projections.mending import Mender, look_at_status
 from projections.projector import Projector
 from projections.rebuild import MemoryPositions
+from projections.remains import remains
 from projections.status import StatusView
 from projections.statuswriter import version_of
 from projections.sweeper import Sweeper, Terms
@@ -40,22 +45,45 @@ from projections.unplaced import UnplacedIndex
 from tests.simulation import LIVES_S, Broken, Faults, Process, SimBlobs, SimPublisher, World, one_thread
 
 JOBS = 4  # few, so that all work on the same ones
+ERASED_EVERY = 5  # so many worlds have one in which a job is erased
+QUIET_S = (
+    LIVES_S / 2,
+    LIVES_S / 2 + RIPE_S,
+)  # while an erasure waits, nobody does anything: it would be an hour of the same
 NEWEST_CODE = 2
+IMPATIENT_S = 6.0  # some give up an append after a try or two: nobody knows then whether it is there
 
 
 class Life:
     """One world from its first second to its last, and the judgement of it."""
 
-    def __init__(self, seed: int, *, faults: Faults | None = None, sweeps: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: Faults | None = None,
+        sweeps: bool = True,
+        erases: bool | None = None,
+        jobs: int = JOBS,
+    ) -> None:
+        """Let nothing happen yet.
+
+        Args:
+            sweeps: something goes through the log, too, and not after messages alone.
+            erases: a job is erased; None: in some of the worlds.
+        """
         self.world = World(seed, faults or Faults())
         self.sweeps = sweeps
-        self.ids = [f"job-{number}" for number in range(JOBS)]
+        self.erases = seed % ERASED_EVERY == 0 if erases is None else erases
+        self.ends = LIVES_S + RIPE_S if self.erases else LIVES_S
+        self.is_erased = not self.erases
+        self.ids = [f"job-{number}" for number in range(jobs)]
         self.ran: Counter[str] = Counter()  # handlers that came to their end, by job
         self.labels = 0
         self.is_over = False
 
-    def live(self) -> None:
-        """Go through it; Broken, or what else was raised, says that something does not hold."""
+    def live(self, judge: "Callable[[Life], None] | None" = None) -> None:
+        """Go through it; Broken, or what else was raised, says that something does not hold: of all that must, or by `judge`."""
         world = self.world
         parts = tuple(sorted({part_of(job_id) for job_id in self.ids}))  # the others are empty, and listed for nothing
         with one_thread(world.seed), mock.patch("projections.sweeper.PARTS", parts):
@@ -64,7 +92,7 @@ class Life:
             finally:
                 for process in world.processes:
                     process.kill()
-            self._judge()
+            (judge or Life._judge)(self)
 
     def _live(self) -> None:
         world = self.world
@@ -74,12 +102,17 @@ class Life:
         world.process("person", self._person)
         for number in range(2):
             world.process(f"projector-{number}", self._projector)
+        if self.erases:
+            world.process("eraser", self._eraser)
         world.at(LIVES_S / 2, lambda: world.process("worker-late", self._worker))
         world.at(LIVES_S / 3, lambda: world.process("projector-late", self._projector))
-        world.run(LIVES_S)
+        world.run(self.ends)
         world.calm()
         self.is_over = True
         world.run()  # what was late, and messages of three days ago
+        if not self.is_erased:
+            world.process("eraser-last", self._last_eraser)
+            world.run()
         last = world.process("projector-last", self._last_projector)
         world.run()
         if not last.has_ended:
@@ -89,7 +122,8 @@ class Life:
 
     def _open(self, process: Process) -> Jobs:
         world, blobs = process.world, SimBlobs(process)
-        backoff = Backoff(sleep=process.sleep, clock=world.monotonic, rng=world.random)
+        patience_s = world.random.choice([30.0, IMPATIENT_S])
+        backoff = Backoff(deadline_s=patience_s, sleep=process.sleep, clock=world.monotonic, rng=world.random)
         bucket = Bucket(blobs, backoff=backoff, threads=1, monotonic=world.monotonic)
         emitter = Emitter(EventLog(bucket.recorder, bucket.recorder.translate), clock=process.clock)
         jobs = Jobs(
@@ -111,6 +145,8 @@ class Life:
     def _acknowledge(self, job: Job, events: Sequence[Event]) -> None:
         for event in events:
             self.world.acknowledged[event.job_id, event.version] = event.id
+            if event.id in self.world.ghosts:
+                self.world.failed = Broken(f"an event below a floor was acknowledged {event.job_id}#{event.version}")
 
     def _hint(self, process: Process, events: Sequence[Event]) -> None:
         SimPublisher(process).publish([notice_of(event) for event in events])
@@ -124,12 +160,13 @@ class Life:
         """Take deliveries of jobs, at random, as a task queue that delivers too often would hand them out."""
         jobs, random = self._open(process), self.world.random
         while not self.is_over:
-            process.sleep(random.expovariate(0.3))
+            self._rest(process, random.expovariate(0.3))
             job_id = random.choice(self.ids)
             label = self._label(process)
             with contextlib.suppress(JobEventsError, _HandlerFailed):
                 deadline_s = random.choice([None, 5.0, 30.0])
-                with jobs.attempt(job_id, worker=label, deadline_s=deadline_s) as attempt:
+                patience = Backoff(sleep=process.sleep, clock=self.world.monotonic, rng=random)  # as a runner has it
+                with jobs.attempt(job_id, worker=label, deadline_s=deadline_s, patience=patience) as attempt:
                     process.sleep(random.expovariate(0.5))
                     attempt.annotate(title=label)
                     if random.random() < 0.3:
@@ -142,7 +179,7 @@ class Life:
         """Submit, cancel, retry, rerun and delete; and write a status past the log, as an older service does."""
         jobs, random = self._open(process), self.world.random
         while not self.is_over:
-            process.sleep(random.expovariate(0.5))
+            self._rest(process, random.expovariate(0.5))
             job_id, label = random.choice(self.ids), self._label(process)
             with contextlib.suppress(JobEventsError):
                 match random.choices(["submit", "cancel", "retry", "rerun", "foreign", "delete"], [6, 2, 3, 3, 1, 0.3])[
@@ -171,7 +208,48 @@ class Life:
         replica = Replica(self, process, code=self.world.random.choice([1, NEWEST_CODE]))
         while not self.is_over:
             replica.turn(sweeps=self.sweeps)
-            process.sleep(self.world.random.uniform(0.2, 3.0))
+            self._rest(process, self.world.random.uniform(0.2, 3.0))
+
+    def _rest(self, process: Process, seconds: float) -> None:
+        """Let some time pass; and the hour that an erasure waits, where it begins within that."""
+        begins, ends = QUIET_S
+        if self.erases and begins <= self.world.now + seconds < ends:
+            seconds += RIPE_S
+        process.sleep(seconds)
+
+    def _eraser(self, process: Process) -> None:
+        """Erase a job, and ask again until it is done."""
+        work, random = self._erasing(process), self.world.random
+        process.sleep(random.uniform(LIVES_S / 4, LIVES_S / 2))
+        while not self.is_erased:
+            try:
+                self._erase(process, work, random.choice(self.ids))
+            except NotFound:  # it has not begun
+                process.sleep(1.0)
+
+    def _erase(self, process: Process, work: Erasing, job_id: str) -> None:
+        while not self.is_erased:
+            wait_s = 1.0
+            try:
+                receipt = work.erase(job_id, By("eraser"))
+                self.is_erased = receipt.is_done
+                wait_s = work.eraser.wait_s(job_id)
+            except NotFound:
+                raise
+            except JobEventsError:
+                pass
+            process.sleep(wait_s + self.world.random.expovariate(1))
+
+    def _last_eraser(self, process: Process) -> None:
+        """Finish what an eraser that died has begun, as somebody does who asks for what is unfinished."""
+        work = self._erasing(process)
+        for job_id in work.eraser.unfinished():
+            self.is_erased = False
+            self._erase(process, work, job_id)
+
+    def _erasing(self, process: Process) -> Erasing:
+        jobs = self._open(process)
+        return Erasing(jobs.emitter, jobs.run_logs, jobs.blobs, lambda job_id: remains(jobs.blobs, "", job_id))
 
     def _replace(self, process: Process) -> None:
         if self.is_over:
@@ -199,12 +277,13 @@ class Life:
     def _judge(self) -> None:
         world = self.world
         events = self._events()
+        floors = {job_id: self._floor(job_id) for job_id in events}
         for (job_id, version), event_id in world.acknowledged.items():
-            kept = events.get(job_id, [])
-            if version > len(kept) or kept[version - 1].id != event_id:
+            kept = {event.version: event.id for event in events.get(job_id, [])}
+            if version >= floors[job_id] and kept.get(version) != event_id:
                 raise Broken(f"an acknowledged event is lost job_id={job_id} version={version}")
         for job_id, history in events.items():
-            self._judge_history(job_id, history)
+            self._judge_history(job_id, history, floors[job_id])
             self._judge_status(job_id, fold(history))
             silent = [event.version for event in history if (job_id, event.version) not in world.heard]
             if silent:
@@ -216,9 +295,28 @@ class Life:
         if indexed != living:
             raise Broken(f"the index has other jobs than the log index={indexed} log={living}")
 
-    def _judge_history(self, job_id: str, history: Sequence[Event]) -> None:
-        if [event.version for event in history] != list(range(1, len(history) + 1)):
-            raise Broken(f"a history has a hole job_id={job_id}")
+    def judge_what_was_told(self) -> None:
+        """Every event of which a message came is in its job's status: for worlds in which nothing else tells of any."""
+        told: dict[str, int] = {}
+        for job_id, version in self.world.heard:
+            told[job_id] = max(version, told.get(job_id, 0))
+        for job_id, history in self._events().items():
+            blob = self.world._peek(status_name(job_id))
+            shown = version_of(blob) if blob is not None else 0
+            is_gone = blob is None and fold(history).state == DELETED
+            is_foreign = blob is not None and not shown  # what was written last: nobody looks for that here
+            if not is_gone and not is_foreign and shown < told.get(job_id, 0):
+                raise Broken(f"a message was not heeded job_id={job_id} told={told[job_id]} shown={shown}")
+
+    def _judge_history(self, job_id: str, history: Sequence[Event], floor: int) -> None:
+        if [event.version for event in history] != list(range(floor or 1, len(history) + (floor or 1))):
+            raise Broken(f"a history has a hole, or more than is above its floor job_id={job_id} floor={floor}")
+        if floor:
+            self._judge_erased(job_id, history)
+        ended = {(event.start, event.type) for event in history if isinstance(event, JobSucceeded | JobFailed)}
+        for event in history:
+            if isinstance(event, TransitionRefused) and (event.start, event.tried) in ended:
+                raise Broken(f"somebody was refused what he had done himself job_id={job_id} version={event.version}")
         seen: Counter[str] = Counter()
         for event in history:
             for label in (getattr(event, "title", ""), str((getattr(event, "result", None) or {}).get("label", ""))):
@@ -229,6 +327,15 @@ class Life:
         doubled = [what for what, times in seen.items() if times > 1]
         if doubled:
             raise Broken(f"a transition was written twice job_id={job_id} what={doubled}")
+
+    def _judge_erased(self, job_id: str, history: Sequence[Event]) -> None:
+        """Of an erased job there is its tombstone, its floor, and the mark that its end was published."""
+        if [event.type for event in history] != [JobDeleted.__name__]:
+            raise Broken(f"an erased job has more than its tombstone job_id={job_id} history={history}")
+        names = [entry.name for entry in self.world.store.list("") if f"/{job_id}/" in f"{entry.name}/"]
+        left = [name for name in names if not name.startswith(("log/", "ctl/"))]
+        if left:
+            raise Broken(f"something is left of an erased job job_id={job_id} names={left}")
 
     def _judge_status(self, job_id: str, job: Job) -> None:
         blob = self.world._peek(status_name(job_id))
@@ -249,6 +356,9 @@ class Life:
         is_refused = any(isinstance(event, TransitionRefused | JobDeleted) for event in history)
         if not is_refused and to_datetime(record.updated_at) >= history[0].at:
             raise Broken(f"a foreign record was replaced in silence name={name} record={blob.data!r}")
+
+    def _floor(self, job_id: str) -> int:
+        return Floors(self.world.store, Names()).get(job_id)
 
     def _events(self) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {}

@@ -19,6 +19,9 @@ from unittest import mock
 import msgspec
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from jobevents import codec
+from jobevents.backends.blobfloors import Floors
+from jobevents.backends.blobnames import Names
 from jobevents.blobs import Blob, BlobEntry, MemoryBlobs
 from jobevents.bus import InProcessBus, Notice
 from jobevents.errors import Unavailable
@@ -38,6 +41,7 @@ class Faults(msgspec.Struct, frozen=True):
     refused: float = 0.03  # 429, 503: nothing was done
     lost_request: float = 0.02  # nothing was done, and nobody says so
     lost_reply: float = 0.04  # it was done, and nobody says so
+    cut_off: float = 0.004  # it was done, nobody says so, and the process reaches nothing for a while
     late: float = 0.02  # it is done minutes after its caller was told that it failed
     crash: float = 0.004  # of a process, at a request or a wait
     pause: float = 0.002  # of a process, for up to half an hour
@@ -63,6 +67,7 @@ class Process:
         self.skew_s = world.random.uniform(-3600, 3600)
         self.is_dead = False
         self.stopped_until = 0.0
+        self.cut_off_until = 0.0
         self._greenlet = greenlet(lambda: self._run(work))
 
     def clock(self) -> datetime:
@@ -157,6 +162,7 @@ class World:
         self.replaced: list[
             tuple[str, Blob]
         ] = []  # names, and records of other services that a status of ours replaced
+        self.ghosts: set[str] = set()  # ids of events that came into the log below their job's floor
         self._written: dict[str, float] = {}  # name -> when
 
     def monotonic(self) -> float:
@@ -197,7 +203,7 @@ class World:
         """Let nothing go wrong from now on; what is under way still arrives."""
         self.faults, self.rage = NO_FAULTS, 0.0
         for process in self.processes:
-            process.stopped_until = 0.0
+            process.stopped_until = process.cut_off_until = 0.0
 
     # the store
 
@@ -218,6 +224,10 @@ class World:
 
     def _watch(self, name: str, before: Blob | None) -> None:
         after = self._peek(name)
+        if after is not None and name.startswith("log/"):
+            event = codec.decode(after.data)
+            if event.version < Floors(self.store, Names()).get(event.job_id):
+                self.ghosts.add(event.id)
         if before is None or after is None:
             return
         if name.startswith("log/"):
@@ -268,6 +278,9 @@ class SimBlobs:
         world, process = self._world, self._process
         if process.is_dead:
             raise Died(f"{process.name} is dead")
+        if world.now < process.cut_off_until:
+            process.sleep(TIMEOUT_S)
+            raise Unavailable("timeout: the store is not reached")
         there, back = world.random.expovariate(50), world.random.expovariate(50)
         if world.happens("refused"):
             process.sleep(there + back)
@@ -276,7 +289,10 @@ class SimBlobs:
             process.sleep(TIMEOUT_S)
             raise Unavailable("timeout: the request was lost")
         late = world.happens("late")
-        lost = late or world.happens("lost_reply")
+        if cut_off := world.happens("cut_off"):
+            process.cut_off_until = world.now + world.random.uniform(5, 40)
+            world.note(f"{process.name} is cut off")
+        lost = late or cut_off or world.happens("lost_reply")
         if late:
             there = world.random.choice([6.0, 20.0, 70.0, 600.0])
             world.note(f"{process.name} {method} {name} is late by {there} s")

@@ -152,7 +152,10 @@ def test_what_a_life_costs(clock: Clock) -> None:
 
 @pytest.mark.parametrize("has_status", [False, True])
 def test_what_a_delivery_to_another_process_costs(clock: Clock, *, has_status: bool) -> None:
-    """A worker that knows nothing of a job looks at its status and its first event, lists nothing, and writes its start."""
+    """A worker that knows nothing of a job looks at its status, its first event and, when its start is written, its floor.
+
+    It lists nothing.
+    """
     store = MemoryBlobs(clock=clock)
     submitter = bucket_jobs(store, clock)
     job_id = submitter.submit("render", {"text": "ü \U0001f600"})
@@ -166,9 +169,9 @@ def test_what_a_delivery_to_another_process_costs(clock: Clock, *, has_status: b
 
     asked = Counter((method, name.split("/")[1]) for method, name in wire.calls if "workers" not in name)
     if has_status:
-        assert {("get", "jobs"): 1, ("get", "log"): 1, ("put", "log"): 1} == asked
+        assert {("get", "jobs"): 1, ("get", "log"): 1, ("put", "log"): 1, ("get", "ctl"): 1} == asked
     else:
-        assert {("get", "jobs"): 2, ("get", "log"): 2, ("put", "log"): 1} == asked
+        assert {("get", "jobs"): 2, ("get", "log"): 2, ("put", "log"): 1, ("get", "ctl"): 1} == asked
     assert {"text": "ü \U0001f600"} == attempt.params
     close_buckets()
 

@@ -12,12 +12,14 @@ import pytest
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from jobevents import codec
+from jobevents.backends.bloberasures import RIPE_S
 from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.blobnames import Names, Slot
 from jobevents.backoff import Backoff
 from jobevents.blobs import FileBlobs, MemoryBlobs
 from jobevents.commands import Submission
 from jobevents.doctor import examine
+from jobevents.emit import By
 from jobevents.errors import (
     AlreadyRunning,
     AlreadySucceeded,
@@ -34,10 +36,12 @@ from jobevents.errors import (
 )
 from jobevents.events import TransitionRefused
 from jobevents.files import write_new
+from jobevents.job import DELETED
 from jobevents.jobs import Jobs
 from jobevents.store import JobLog, RunFilter
 from jobevents.testing import Clock, Died, FailingBlobs
 from jobevents.testing.faults import Fault
+from jobevents.wiring_erase import erasing
 from tests.bloblogs import Wire, bucket_jobs, close_buckets, index, write_status
 from tests.clock import START
 from tests.fake_time import FakeTime
@@ -607,6 +611,58 @@ def test_a_writer_with_an_old_head_takes_back_what_was_erased(
         jobs.cancel("a")
 
     assert [4] == [record.version for record in other.log.read_raw("a")]
+
+
+def test_a_history_read_while_it_is_erased_is_not_gone_on_from(wire: Wire, clock: Clock, other: Jobs) -> None:
+    """Its first event was there a moment ago, what followed is not there any more: no end to write after (fault 26)."""
+    store = wire.blobs
+    other.submit("render", id="a")
+    other.cancel("a")
+    other.rerun("a")
+    wire.before("get", NAMES.event(Slot("a", 2)), lambda: erase(other, store, "a"))
+
+    with pytest.raises(Gone):
+        bucket_jobs(wire, clock).cancel("a")
+
+    assert [4] == [record.version for record in other.log.scan()]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_erasure_that_is_cut_short_is_read_as_erased_and_can_be_finished(
+    jobs: Jobs, wire: Wire, store: MemoryBlobs, clock: Clock, version: int
+) -> None:
+    """Its eraser dies between two deletes: the job is its tombstone, and asking again takes out the rest."""
+    jobs.submit("render", id="a")
+    jobs.cancel("a")
+    jobs.rerun("a")
+    assert not erasing(jobs).erase("a", By()).is_done
+    clock.move(RIPE_S)
+    wire.refuse("delete", NAMES.event(Slot("a", version)), times=1000)
+
+    with pytest.raises(Unavailable):
+        erasing(jobs).erase("a", By())
+
+    fresh = bucket_jobs(store, clock)
+    assert DELETED == fresh.emitter.load("a").state
+    assert erasing(fresh).erase("a", By()).is_done
+    assert [4] == [record.version for record in fresh.log.scan()]
+
+
+def test_an_erasure_that_ripens_while_it_is_asked_for_is_not_said_to_be_done(
+    jobs: Jobs, wire: Wire, clock: Clock
+) -> None:
+    """Its hour is over a moment after the events were left for it: who asked is told to ask again."""
+    jobs.submit("render", id="a")
+    erasing(jobs).erase("a", By())
+    clock.move(RIPE_S - 1)
+    wire.before("list", "parked", lambda: None)  # what is there is counted first
+    wire.before("list", "parked", lambda: clock.move(2))
+
+    receipt = erasing(jobs).erase("a", By())
+
+    assert (False, 2) == (receipt.is_done, len(list(jobs.log.scan())))
+    assert erasing(jobs).erase("a", By()).is_done
+    assert [2] == [record.version for record in jobs.log.scan()]
 
 
 def test_a_slot_that_was_deleted_is_no_conflict_with_nobody(jobs: Jobs, wire: Wire, store: MemoryBlobs) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from jobevents import codec
 from jobevents.backends.bloblog import BlobRecorder
-from jobevents.backends.blobnames import Slot
+from jobevents.backends.blobnames import Names, Slot
 from jobevents.blobs import Blob, Blobs
 from jobevents.bus import Delivery, Notice
 from jobevents.errors import PermissionDenied, Unavailable
@@ -605,6 +605,75 @@ def test_a_deleted_job_leaves_the_views_for_good(world: Clouded) -> None:
     assert ["kept"] == world.indexed()
     assert world.stored("gone") is None
     assert world.is_right()
+
+
+def erased(world: Clouded, job_id: str) -> None:
+    """Erase a job of which no message tells from now on."""
+    recorder = world.jobs.log.recorder
+    assert isinstance(recorder, BlobRecorder)
+    world.publisher.is_mute = True
+    world.jobs.delete(job_id)
+    world.publisher.is_mute = False
+    last = world.jobs.log.head(job_id).version
+    recorder.floors.raise_to(job_id, last)
+    for version in range(1, last):
+        world.blobs.delete(recorder.names.event(Slot(job_id, version)))
+
+
+def test_a_job_that_was_erased_while_nobody_projected_leaves_the_views(world: Clouded) -> None:
+    """What was erased between the version that the index has and the tombstone hides it from who reads on (fault 26)."""
+    first = world.replica()
+    world.jobs.submit("render", id="gone")
+    world.jobs.submit("render", id="kept")
+    first.settle()
+    world.publisher.is_mute = True
+    with world.jobs.attempt("gone"):
+        pass
+    erased(world, "gone")
+    world.blobs.delete(status_name("gone"))
+    replica = world.replica()
+
+    replica.sweeper.rotate()
+    replica.settle()
+
+    assert ["kept"] == world.indexed()
+    assert world.is_right()
+
+
+def test_the_end_of_an_erased_job_is_published_though_it_was_owed_with_what_is_gone(world: Clouded) -> None:
+    """An independent subscriber hears that it was deleted (fault 29)."""
+    got = analysts(world)
+    first = world.replica()
+    world.jobs.submit("render", id="gone")
+    first.settle()
+    world.publisher.is_mute = True
+    world.jobs.cancel("gone")
+    world.jobs.delete("gone")
+    world.publisher.is_mute, world.publisher.is_down = False, True
+    first.sweep()
+    world.publisher.is_down = False
+    erased(world, "gone")
+
+    first.arrears.pay()
+
+    assert ("gone", 3) in got()
+
+
+def test_what_lands_late_below_a_floor_goes_though_its_end_is_known(world: Clouded) -> None:
+    """A sweeper that has taken the tombstone itself takes out what a zombie wrote since (fault 26)."""
+    replica = world.replica()
+    world.work("gone")
+    name = Names().event(Slot("gone", 2))
+    blob = world.blobs.get(name)
+    erased(world, "gone")
+    replica.sweep()
+    assert blob is not None
+    world.blobs.put(name, blob.data, metadata=blob.metadata)
+
+    replica.sweep()
+
+    assert [("gone", 5)] == world.events()
+    assert [] == list(world.blobs.list("parked/"))
 
 
 def test_a_first_event_that_lands_after_its_key_was_taken_over_is_swept_away(world: Clouded) -> None:

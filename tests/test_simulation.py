@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 
 from jobevents.backends.blobnames import Slot
@@ -17,7 +18,7 @@ from jobevents.errors import Conflict, Unavailable
 from projections.adoption import Adopted
 from projections.statuswriter import Shown, Stored
 from tests.cloudlife import Life
-from tests.simulation import Broken, SimBlobs
+from tests.simulation import NO_FAULTS, Broken, Faults, SimBlobs
 
 FIRST = int(os.environ.get("JOBEVENTS_CHAOS_FIRST", "0"))
 SEEDS = int(os.environ.get("JOBEVENTS_CHAOS_SEEDS", "500"))
@@ -98,6 +99,11 @@ def _unenforced(prefix: str) -> Callable[..., str]:
     return put
 
 
+def _wait_out_a_gap(self: Any, job_id: str, job: Any) -> bool:
+    known, last = self._inlet.inflow.taken(job_id).version, max(job.versions)
+    return last - known <= len(job.versions) and job.versions.issuperset(range(known + 1, last + 1))
+
+
 WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "reading back after a reply that settles nothing": {
         "jobevents.backends.blobappend.SlotAppender._create": _create_without_reading_back,
@@ -122,18 +128,35 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "writing down what is owed to the bus": {
         "projections.arrears.Arrears.publish": lambda self, records: self._deliver(records)
     },
+    "finding out what came of an append": {
+        "jobevents.emit.Emitter.settle": lambda *_: None,
+        "jobevents.emit.Emitter.settle_own": lambda *_: None,
+    },
+    "heeding floors": {
+        "jobevents.backends.blobappend.SlotAppender._heed_floor_before": lambda *_: None,
+        "jobevents.backends.blobappend.SlotAppender._heed_floor_after": lambda *_: None,
+        "jobevents.backends.bloblog.BlobRecorder._heed_heads": lambda *_: None,
+    },
 }
 """A guard of the protocol -> what takes it away."""
 
+WHERE: Mapping[str, Mapping[str, Any]] = {
+    "finding out what came of an append": {"faults": msgspec.structs.replace(NO_FAULTS, cut_off=0.06)},
+    "heeding floors": {"faults": Faults(pause=0.02), "erases": True, "jobs": 1},
+}
+"""A guard -> the worlds in which it is missed sooner than elsewhere."""
 
-def _is_missed(changes: Mapping[str, Any], seeds: Sequence[int], **options: Any) -> str:
+
+def _is_missed(
+    changes: Mapping[str, Any], seeds: Sequence[int], judge: Callable[[Life], None] | None = None, **options: Any
+) -> str:
     """Return what goes wrong in the first of the worlds in which something does; "" when nothing does."""
     with ExitStack() as stack:
         for name, stand_in in changes.items():
             stack.enter_context(mock.patch(name, stand_in))
         for seed in seeds:
             try:
-                Life(seed, **options).live()
+                Life(seed, **options).live(judge)
             except Broken as broken:
                 return str(broken)
     return ""
@@ -141,8 +164,21 @@ def _is_missed(changes: Mapping[str, Any], seeds: Sequence[int], **options: Any)
 
 @pytest.mark.parametrize("guard", WITHOUT)
 def test_no_guard_of_the_protocol_is_there_for_nothing(guard: str) -> None:
-    assert _is_missed(WITHOUT[guard], range(BITES_WITHIN))
+    assert _is_missed(WITHOUT[guard], range(BITES_WITHIN), **WHERE.get(guard, {}))
+
+
+@pytest.mark.parametrize("guard", WHERE)
+def test_with_the_guard_these_worlds_hold(guard: str) -> None:
+    assert not _is_missed({}, range(BITES_WITHIN), **WHERE[guard])
 
 
 def test_without_the_sweep_what_no_message_tells_is_never_found() -> None:
     assert _is_missed({}, range(BITES_WITHIN), sweeps=False)
+
+
+def test_what_is_missing_before_a_message_is_read_and_not_waited_for() -> None:
+    """Where messages alone tell, each shows what it is about, though one before it was lost."""
+    told, waiting = Life.judge_what_was_told, {"projections.hints.Hints._is_whole": _wait_out_a_gap}
+
+    assert not _is_missed({}, range(BITES_WITHIN), told, sweeps=False)
+    assert _is_missed(waiting, range(BITES_WITHIN), told, sweeps=False)

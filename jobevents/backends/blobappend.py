@@ -25,7 +25,9 @@ from jobevents.log import Head
 from jobevents.telemetry import Counts
 
 HEADS = 16_384  # jobs whose last version is remembered, 0.2 KiB each
-FRESH_S = 60.0  # how long a head is taken for what it was: an erasure waits an hour between its floor and its deletes
+FRESH_S = (
+    60.0  # how long what was seen is taken for what is: an erasure waits an hour between its floor and its deletes
+)
 
 _JSON = "application/json; charset=utf-8"
 
@@ -36,6 +38,9 @@ class _Seen(NamedTuple):
     version: int
     end: bytes  # of the stored event: its chain
     at: float  # monotonic
+    unerased_at: float = (
+        -math.inf
+    )  # monotonic, not later than when the job was last known to have no floor above its end
 
 
 class Heads:
@@ -45,13 +50,25 @@ class Heads:
         self._monotonic = monotonic
         self._seen: LRU[str, _Seen] = LRU(HEADS)
 
+    def now(self) -> float:
+        """Return the time by which is told what was a moment ago."""
+        return self._monotonic()
+
     def note(self, slot: Slot, data: bytes) -> None:
         """Note an event that is there now; ours begin with version 1, the library's may with 0."""
         if slot.version < 1:
             return
         known = self._seen.get(slot.job_id)
         if known is None or known.version <= slot.version:
-            self._seen[slot.job_id] = _Seen(slot.version, data[-codec.TAIL :], self._monotonic())
+            unerased_at = known.unerased_at if known else -math.inf
+            self._seen[slot.job_id] = _Seen(slot.version, data[-codec.TAIL :], self._monotonic(), unerased_at)
+
+    def note_ours(self, slot: Slot, data: bytes, began: float) -> None:
+        """Note an event that was appended, by who began to at an instant and has heeded the floor."""
+        self.note(slot, data)
+        known = self._seen.get(slot.job_id)
+        if known is not None:
+            self._seen[slot.job_id] = known._replace(unerased_at=max(known.unerased_at, began))
 
     def hint(self, slot: Slot) -> None:
         """Expect a history to end about there, as a status says; version 0: there is no status, so that it is likely short."""
@@ -63,15 +80,18 @@ class Heads:
         known = self._seen.get(job_id)
         return known.version if known else None
 
-    def is_fresh(self, job_id: str, version: int) -> bool:
-        """Tell whether a version was seen within the last minute."""
+    def is_unerased(self, job_id: str) -> bool:
+        """Tell whether a job was known within the last minute to have no floor: what follows its end was then never there.
+
+        That an event is there does not tell: its history is read while an erasure takes it away, a part of it at a time.
+        """
         known = self._seen.get(job_id)
-        return known is not None and known.version >= version and self._monotonic() - known.at <= FRESH_S
+        return known is not None and self._monotonic() - known.unerased_at <= FRESH_S
 
     def bears_out(self, job_id: str, head: Head) -> bool:
         """Tell whether a history is known to go on from a head: it was seen a moment ago, or there is more already."""
         known = self._seen.get(job_id)
-        if known is None or known.version < head.version or not self.is_fresh(job_id, head.version):
+        if known is None or known.version < head.version or self._monotonic() - known.at > FRESH_S:
             return False
         return known.version > head.version or known.end == codec.tail(head.chain)
 
@@ -97,7 +117,7 @@ class SlotAppender:
             AppendUnknown: no reply until the deadline: the event may be there, or come to be.
             Unavailable, PermissionDenied: what the store says; nothing was written.
         """
-        slot = slot_of(event)
+        slot, began = slot_of(event), self._heads.now()
         self._heed_floor_before(slot, event)
         if not self._create(slot, event):
             raise IntegrityError(f"another event is in the slot {slot}")
@@ -105,7 +125,7 @@ class SlotAppender:
             self._heed_floor_after(slot, event)
         except (Unavailable, PermissionDenied) as error:  # it was created, and may have to go again
             raise self._unknown(slot, event) from error
-        self._heads.note(slot, event.state)
+        self._heads.note_ours(slot, event.state, began)
 
     def _unknown(self, slot: Slot, event: StoredEvent) -> AppendUnknown:
         self.counts.add("appends_unknown")
@@ -169,8 +189,8 @@ class SlotAppender:
             self._heed_or_take_back(slot, event)
 
     def _heed_floor_after(self, slot: Slot, event: StoredEvent) -> None:
-        """Take back what was created below a floor that was raised meanwhile, unless the head was seen a moment ago."""
-        if slot.version <= 1 or not self._heads.is_fresh(slot.job_id, slot.version - 1):
+        """Take back what was created below a floor, unless there was none a moment ago."""
+        if slot.version <= 1 or not self._heads.is_unerased(slot.job_id):
             self._heed_or_take_back(slot, event)
 
     def _heed_or_take_back(self, slot: Slot, event: StoredEvent) -> None:

@@ -1,7 +1,7 @@
 """What was erased of a log on blobs: the floor first, and an hour later the objects below it.
 
-Who writes does not look at the floor where it has seen the head within a minute: an event created in a slot that was just
-emptied would be lost, and what it says would stay. So an erasure asked for is finished by asking again, or by `unfinished`.
+Who writes does not look at the floor where it has appended within a minute: an event created in a slot that was just emptied
+would be lost, and what it says would stay. So an erasure asked for is finished by asking again, or by `unfinished`.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,10 @@ class BlobErasures:
         if self.wait_s(erased.job_id):
             return 0
         slots = ((entry.name, self._names.slot(entry.name)) for entry in self._history(erased.job_id))
-        return self._remove([name for name, slot in slots if slot is not None and slot.version < version])
+        below = [name for name, slot in slots if slot is not None and slot.version < version]
+        return self._remove(below[:1]) + self._remove(
+            below[1:]
+        )  # the first by itself: without it no job is seen in the rest
 
     def wait_s(self, job_id: str) -> float:
         """Return the rest of the hour since the floor was raised, by the store's clock."""

@@ -1,7 +1,7 @@
 """Floors: below which version a job's events were erased, so that a late write does not bring them back.
 
 `ctl/v1/floor/{hh}/{job}.json`, written by compare-and-swap, and only ever higher. Who creates a job's first event looks
-before and after; who goes on from a head that it has not seen lately looks afterwards, and takes back what it wrote.
+before and after; who goes on from a head that is not its own of a moment ago looks afterwards, and takes back what it wrote.
 """
 
 from collections.abc import Iterator

@@ -57,8 +57,9 @@ class AtAppend(Protocol):
 class BlobRecorder(AggregateRecorder):
     """Events as objects. Safe for threads and between processes; a forked child may go on with it.
 
-    Requests: an append is one create (two reads more for a job's first event, one for a head not seen for a minute), what
-    came after an event one read of nothing and one for each event, a history a list and a read for each event.
+    Requests: an append is one create (for a job's first event two reads more, for one of a job that this process has not
+    appended to within a minute one, and another for a head that was not just read), what came after an event one read of
+    nothing and one for each event, a history a list and a read for each event.
     """
 
     is_durable = True
@@ -214,7 +215,8 @@ class BlobRecorder(AggregateRecorder):
         """Return a part of a job's history; see the library's.
 
         What follows an event, a job's first few, and what is likely short, is read one after the other until there is nothing;
-        the whole is listed, and read at a time.
+        the whole is listed, and read at a time. Of a job that is being erased the whole is its tombstone, whatever is there
+        still, or came late.
         """
         job_id = str(originator_id)
         if desc and limit == 1 and (last := self._last(job_id, lte)) is not None:
@@ -226,7 +228,9 @@ class BlobRecorder(AggregateRecorder):
             if found or gt:  # else it has none, or what came first was erased: a list tells
                 return found[:limit]
         slots = self._listed(job_id, gt, lte)
-        return self._read_all((slots[::-1] if desc else slots)[:limit])
+        events = self._read_all((slots[::-1] if desc else slots)[:limit])
+        is_whole = bool(gt or limit or not slots or len(slots) >= slots[-1].version)
+        return events if is_whole else [one for one in events if one.topic == codec.TOMBSTONE] or events
 
     def _following(self, job_id: str, after: int, until: int | None) -> list[StoredEvent]:
         """Return the events after one that is there: by reads, and by a list when there are more than a few."""
