@@ -311,8 +311,11 @@ def test_what_was_made_of_a_job_and_when_its_kind_is_due(jobs: Jobs, past: Past,
         with jobs.attempt(again):
             clock.move(1)
         once_more = jobs.rerun(again, as_new=True)
-        [search] = re.findall(r'<dt>New runs of it</dt><dd><a href="[^"]*\?q=([^"]+)">', page)
-        assert "New runs of it" not in waiting
+        after = api.get(f"/jobs/{past.done}").text
+        [search] = re.findall(r'<a href="[^"]*\?q=([^"]+)">look for all', after)
+        assert "New runs of it" not in page + waiting
+        assert f'<dd><a href="{again}">' in after
+        assert once_more not in after
         found = api.get(f"/api/search?q={search}").json()["items"]
 
     assert {past.done, again, once_more} == {one["job_id"] for one in found}

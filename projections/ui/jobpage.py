@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from jobevents.census import Census
 from jobevents.errors import Conflict, Corrupt, InvalidValue, JobEventsError, NotFound
 from jobevents.events import Event
 from jobevents.ids import shown, validate
@@ -30,6 +31,7 @@ from projections.why import explain
 LINES: Final = 500  # log lines of an answer
 _SHOWN_STARTS: Final = 50
 _TREND: Final = 20  # runs of a kind whose times are shown
+_YOUNGER: Final = 200  # runs of a kind that are looked through for the new ones of a job
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +41,8 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     last_good: str = ""  # the last one before it that succeeded
     replay_of: str = ""
     root: str = ""
-    replays: str = ""  # the search that finds the new runs of it, and of those
+    replays: list[str] = []  # new runs of it, newest first
+    all_replays: str = ""  # the search that finds them, and those of these; "" where there are none
     next_at: datetime | None = None  # of a periodic kind: when it is due again
     schedule: str = ""  # the same, as the registry has it
     reason: str = ""  # why the runs before it are not known
@@ -219,7 +222,7 @@ def _took(job: Job, starts: Sequence[Start]) -> float | None:
 
 
 def _near(questions: Questions, job: Job) -> Near:
-    """Return the runs of this kind before it, and when the next is due: two reads of an index."""
+    """Return the runs of this kind before it, and when the next is due: three reads of an index."""
     jobs, registry = questions.jobs, questions.standing.registry
     root = job.root_id if job.root_id not in ("", job.job_id) else ""
     definition = registry.get(job.name) if registry is not None else None
@@ -232,6 +235,7 @@ def _near(questions: Questions, job: Job) -> Near:
     runs = census.after(kind, job.job_id, _TREND)
     good = census.after(msgspec.structs.replace(kind, statuses=(SUCCEEDED,)), job.job_id, 1)
     ended = [(run.duration_ms, run.status) for run in reversed(runs) if run.finished_at and run.started_at]
+    replays, is_cut = _replays(census, job)
     own = [(job.duration_ms or between(job.started_at, job.finished_at), job.state)]
     took = [(ms, state == FAILED) for ms, state in [*ended, *own] if ms is not None and state in (SUCCEEDED, FAILED)]
     return Near(
@@ -239,14 +243,23 @@ def _near(questions: Questions, job: Job) -> Near:
         last_good=good[0].id if good else "",
         replay_of=job.replay_of,
         root=root,
-        replays=_replays(job) if job.is_final() else "",
+        replays=replays,
+        all_replays=_all_replays(job) if replays or is_cut else "",
         next_at=next_at,
         schedule=schedule,
         trend=trend(took),
     )
 
 
-def _replays(job: Job) -> str:
+def _replays(census: Census, job: Job) -> tuple[list[str], bool]:
+    """Return the new runs of a job among the newest so many of its kind, and whether more of these are younger than it."""
+    if not job.is_final():
+        return [], False
+    runs = census.after(RunFilter(job=job.name, from_=job.created_at), "", _YOUNGER)
+    return [run.id for run in runs if run.replay_of == job.job_id], len(runs) == _YOUNGER
+
+
+def _all_replays(job: Job) -> str:
     """Return the search for what was made of a job: it looks through all runs of its kind since, and so is made when asked."""
     since = iso(job.created_at) if job.created_at else ""
     return write(Search(root=job.job_id, command=job.name, after=since))
