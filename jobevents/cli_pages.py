@@ -71,11 +71,10 @@ def list_jobs(
     if state not in ("", *State, OTHER):
         raise InvalidValue(f"no such state state={state!r:.80}; use one of {', '.join(State)} or {OTHER}")
     logging.getLogger("projections.paging").addHandler(logging.NullHandler())  # we name what is left out ourselves
-    wanted = cli_search.searched(search, state=state, command=job, queue=queue) if search else None
-    if wanted is not None:
-        state, job, queue = wanted.state, wanted.command, wanted.queue
+    wanted = cli_search.searched(search, state=state, command=job, queue=queue)
+    state, job, queue = wanted.state, wanted.command, wanted.queue
     with open_jobs(url) as jobs:
-        if wanted is not None and cli_search.needs_table(wanted):
+        if cli_search.needs_table(wanted, of_past=as_of is not None):
             cli_search.show(jobs, wanted, page=page, per_page=per_page, after=after, as_of=as_of, as_json=as_json)
             return
         if as_of is not None:

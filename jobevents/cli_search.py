@@ -48,9 +48,12 @@ def searched(text: str, **options: str) -> "Search":
     return msgspec.structs.replace(found, **{key: value for key, value in options.items() if value})
 
 
-def needs_table(wanted: "Search") -> bool:
+def needs_table(wanted: "Search", *, of_past: bool) -> bool:
     """Tell whether a search is for more than a state, a kind and a queue."""
-    return wanted != type(wanted)(state=wanted.state, command=wanted.command, queue=wanted.queue)
+    from projections.api.search import sieve_of
+
+    listed = type(wanted)(state=wanted.state, command=wanted.command, queue=wanted.queue)
+    return wanted != listed or bool(sieve_of(wanted, of_past=of_past))
 
 
 def show(

@@ -400,6 +400,7 @@ def test_a_search_finds_what_pages_find(api: Client, past: Past) -> None:
     assert [] == ids_in(found("state:other queue:slow"))
     assert [past.waiting, past.failed, past.done] == sorted_newest([*ids_in(first), *ids_in(rest)])
     assert (2, 1, "") == (first.json()["looked"], rest.json()["looked"], rest.json()["cursor"])
+    assert 200 == api.get("/", params={"q": "state:other queue:slow", "as_of": "-1s"}).status_code
     assert 400 == found("disk OR memory").status_code
     assert "state:failed,canceled" in found("disk OR memory").text
 

@@ -7,6 +7,7 @@ from eventsourcing.persistence import StoredEvent
 
 from jobevents import connect
 from jobevents.jobs import Jobs
+from jobevents.status import Status
 from tests.cli import CommandLine
 from tests.cli import jobevents as jobevents  # a fixture
 from tests.projecting import UNKNOWN
@@ -52,6 +53,17 @@ def ids(jobevents: CommandLine, *args: str) -> list[str]:
 def test_a_search_finds_what_the_dashboard_finds(jobevents: CommandLine, search: str, expected: list[str]) -> None:
     """By the same words."""
     assert sorted(expected) == sorted(ids(jobevents, "--", search))
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("args", [("state:other queue:mix",), ("--state", "other", "--queue", "mix")], ids=" ".join)
+def test_a_state_of_open_text_in_a_queue(jobevents: CommandLine, log: Jobs, args: tuple[str, ...]) -> None:
+    """It is looked for in the table, which knows the texts and not their common name."""
+    store = log.statuses()
+    store.save("bad-0", Status(state="paused"))
+
+    assert ["bad-0"] == ids(jobevents, *args)
+    assert ["bad-0"] == ids(jobevents, *args, "--as-of", "-0s")
 
 
 @pytest.mark.usefixtures("log")

@@ -245,9 +245,13 @@ def filter_of(search: Search, now: datetime) -> RunFilter:
     )
 
 
-def sieve_of(search: Search) -> Sieve:
-    """Return what of a search no index of a table knows; nothing where the index of all jobs knows all of it."""
-    is_other = search.state == OTHER and search != Search(state=OTHER)  # a table has no such state
+def sieve_of(search: Search, *, of_past: bool = False) -> Sieve:
+    """Return what of a search no index of a table knows; nothing where the index of all jobs knows all of it.
+
+    Args:
+        of_past: it is looked for in the log, and not in a table.
+    """
+    is_other = search.state == OTHER and search != Search(state=OTHER) and not of_past  # a table has no such state
     root = (Choice("root", (search.root,)),) if search.root else ()
     return Sieve(
         worker=search.worker,

@@ -49,7 +49,7 @@ def find(questions: Questions, wanted: Search, values: Any, now: datetime) -> Fo
     Raises:
         CannotFilter, InvalidValue, NotFound: as `Listing.find`. Unavailable, PermissionDenied, Corrupt: what the log says.
     """
-    sieve = search.sieve_of(wanted)
+    sieve = search.sieve_of(wanted, of_past=bool(values["as_of"]))
     if sieve:
         return _sifted(questions, wanted, sieve, values, now)
     asked = msgspec.structs.replace(
