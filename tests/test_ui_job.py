@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from jobevents.jobs import Jobs
 from jobevents.testing.strategies import histories
 from projections.api import create_app
 from projections.api.access import READ_ONLY, ROLES, Identity
+from projections.api.search import Search, parse
 from projections.ui import actions
 from projections.ui.diagram import diagram
 from projections.ui.history import rows_of
@@ -293,6 +295,16 @@ def test_how_long_its_kind_took_lately(api: Client, jobs: Jobs, clock: Clock) ->
     assert "half of 2 took 10 s or less, none more than 40 s" in said[1]
     assert "half of 3 took 20 s or less, none more than 40 s" in said[2]
     assert re.search(r'class="good" d="M0,16v-4h3v4zM8,16v-8h3v8z"/><path class="bad" d="M4,16v-16h3v16z"', page)
+
+
+def test_the_kind_leads_to_its_jobs_whatever_its_name(api: Client, jobs: Jobs) -> None:
+    """A comma, a quote or a backslash in it is nothing to the search."""
+    name = 're"nd,e\\r'
+    page = api.get(f"/jobs/{jobs.submit(name)}").text
+
+    [link] = re.findall(r'Jobs</a> › <a href="[^"]*\?q=([^"]+)">', page)
+
+    assert Search(command=name) == parse(unquote(link), START)
 
 
 def test_what_was_made_of_a_job_and_when_its_kind_is_due(jobs: Jobs, past: Past, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from projections.api.access import Identity
 from projections.api.route import Desk, Given, Reply
+from projections.api.search import quoted
 from projections.ui import words
 from projections.ui.assets import assets
 
@@ -98,6 +99,7 @@ def _environment() -> Environment:
         took=words.took,
         count=words.count,
         plural=words.plural,
+        quoted=quoted,
         size=words.size,
         one_line=words.one_line,
         json=words.json_text,
