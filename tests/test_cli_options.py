@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import typer
 
-from jobevents import Registry
+from jobevents import Registry, connect
 from projections.reports import REPORTS
 from tests.cli import CommandLine, commands
 from tests.cli import jobevents as jobevents  # a fixture
@@ -134,6 +134,19 @@ def test_a_retry_and_a_rerun_have_their_time_and_params(jobevents: CommandLine) 
     assert None is shown(with_nothing).get("params")
     assert (2, "") == (refused.code, refused.out)
     assert "level" in refused.err
+
+
+def test_a_running_job_is_canceled_by_force(jobevents: CommandLine) -> None:
+    """Asked for without it, it runs on."""
+    with connect("sqlite:///jobs.db?synchronous=normal") as jobs:
+        job_id = jobs.submit("render")
+        with jobs.attempt(job_id):
+            asked = jobevents("cancel", job_id).json["outcome"]
+            ended = jobevents("cancel", job_id, "--force", "--reason", "it hangs").json["outcome"]
+        last = jobs.history(job_id)
+
+    assert ("requested", "canceled") == (asked, ended)
+    assert ["CancelRequested", "JobCanceled", "TransitionRefused"] == [event.type for event in last[2:]]
 
 
 def test_the_help_of_sql_names_every_report(jobevents: CommandLine) -> None:
