@@ -1,13 +1,16 @@
 """What a log keeps for those who work on its jobs, beside its rows: claims, pauses, what is old, an alarm, counts, an inbox."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from jobevents.census import Census
 from jobevents.pauses import Pauses
 from jobevents.store import Retention
+
+Group: TypeAlias = tuple[str, str]
+"""Runs of one "queue", or of one kind of "job": which of both, and its name."""
 
 
 class Claimed(NamedTuple):
@@ -21,7 +24,14 @@ class Claims(Protocol):
     """Leases on queued runs, kept beside the rows. Each call is one read or one transaction."""
 
     def claim(
-        self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
+        self,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        now: datetime,
+        lease_s: float,
+        token: str,
+        full: Collection[Group] = (),
     ) -> Sequence[Claimed]:
         """Lease up to `limit` due runs to the token, in the order of `JobQueue.reserve`: each to one token alone.
 
@@ -30,6 +40,7 @@ class Claims(Protocol):
 
         Args:
             queues: names of the queues to take from; none: all.
+            full: what is passed over, as what is paused is.
         """
         ...
 
@@ -41,8 +52,8 @@ class Claims(Protocol):
         """Tell whether somebody has a claim on the run."""
         ...
 
-    def next_due(self, queues: Sequence[str]) -> datetime | None:
-        """Return when the earliest run is due that is not claimed; None when there is none."""
+    def next_due(self, queues: Sequence[str], full: Collection[Group] = ()) -> datetime | None:
+        """Return when the earliest run is due that is not claimed, nor passed over; None when there is none."""
         ...
 
     def waiting(self) -> int:

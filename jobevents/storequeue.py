@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
+import msgspec
+
 from jobevents.commands import known
-from jobevents.desk import Claimed, Desk
+from jobevents.desk import Claimed, Desk, Group
 from jobevents.emit import By, Draft, Emitter
 from jobevents.errors import (
+    Busy,
     Conflict,
     Corrupt,
     JobEventsError,
@@ -26,13 +29,15 @@ from jobevents.errors import (
     QueueClosed,
     Unavailable,
 )
-from jobevents.events import JobCanceled
+from jobevents.events import Event, JobCanceled, JobFailed, JobRequeued, JobSucceeded
 from jobevents.job import QUEUED, Job
 from jobevents.queue import LEASE_S, Reservation
 from jobevents.store import JobRun
 
 SOON_S = 0.05  # before a look for more where there was some, but less than asked for: those found are begun first
 POLL_S = 1.0  # behaviour T7: how late a wake that got lost is at most
+
+_ENDS = (JobSucceeded, JobFailed, JobCanceled, JobRequeued)  # of a start, among other things
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +88,8 @@ class StoreQueue:
         self._idle: list[_Ear] = []  # they go on listening: the next wait begins at once
         self._used: set[_Ear] = set()
         self._is_closed = False
+        self._full = _Full()
+        emitter.observe(self._noticed)
 
     def enqueue(self, run: JobRun) -> None:
         """Create the run if the store does not have it; nothing when it does: what is stored is available already.
@@ -152,17 +159,25 @@ class StoreQueue:
             ear.woken.set()
 
     def _claim(self, queues: Sequence[str], limit: int) -> list[Reservation]:
-        token = os.urandom(8).hex()
+        left, full, were = self._full.take()
+        found = self._claim_but(full, queues, min(left, limit) or limit)
+        if left and len(found) < limit:
+            with suppress(JobEventsError):  # who claims next meets it; what was found is handed out
+                found += self._claim_but(were, queues, limit - len(found))
+        return found
+
+    def _claim_but(self, full: Sequence[Group], queues: Sequence[str], limit: int) -> list[Reservation]:
+        token, since = os.urandom(8).hex(), time.monotonic()
         now = self._emitter.clock()
-        claim = partial(self._claims.claim, queues, limit=limit, now=now, lease_s=self._lease_s, token=token)
+        claim = partial(self._claims.claim, queues, limit=limit, now=now, lease_s=self._lease_s, token=token, full=full)
         if time.monotonic() >= self._drain_at:  # a backlog must not hide what was just submitted
             self._look_in()
         claimed = claim()
         if not claimed and self._look_in():
             claimed = claim()
-        return self._read(claimed, token)
+        return self._read(claimed, token, since)
 
-    def _read(self, claimed: Sequence[Claimed], token: str) -> list[Reservation]:
+    def _read(self, claimed: Sequence[Claimed], token: str, since: float) -> list[Reservation]:
         """Return the claimed runs; what is the matter with one of them holds up no other.
 
         One that is unreadable keeps its claim: it is looked at again when that ends. While the log is away, those that need it
@@ -186,21 +201,33 @@ class StoreQueue:
                     raise
                 return reservations
             if run is not None:  # else it is not there any more
-                reservations.append(Reservation(run, partial(self._settle, job_id, token)))
+                reservations.append(Reservation(run, partial(self._settle, job_id, token, since)))
         return reservations
 
-    def _settle(self, job_id: str, token: str, error: BaseException | None, delay_s: float) -> None:
+    def _settle(self, job_id: str, token: str, since: float, error: BaseException | None, delay_s: float) -> None:
         if error is not None:
+            if isinstance(error, Busy):  # not this run alone is to wait, and it keeps its place
+                self._full.add(error, delay_s, since)
+                delay_s = 0
             self._claims.release(job_id, token, delay_s=delay_s)
+
+    def _noticed(self, job: Job, events: Sequence[Event]) -> None:
+        """Look again for what was full, when one of its jobs has ended here: an observer."""
+        if events and isinstance(events[-1], _ENDS) and self._full.ended(job):
+            with self._lock:
+                ears = [*self._idle, *self._used]
+            for ear in ears:
+                ear.woken.set()
 
     def _look_in(self) -> int:
         self._drain_at = time.monotonic() + self._poll_interval_s
         return self._drain()
 
     def _patience_s(self, queues: Sequence[str]) -> float:
-        due = self._claims.next_due(queues)
+        full, left_s = self._full.now()
+        due = self._claims.next_due(queues, full)
         until_due = self._poll_interval_s if due is None else (due - self._emitter.clock()).total_seconds()
-        return max(0.0, min(until_due, self._poll_interval_s))
+        return max(0.0, min(until_due, left_s, self._poll_interval_s))
 
     @contextmanager
     def _listening(self) -> "Iterator[_Ear]":
@@ -224,6 +251,65 @@ class StoreQueue:
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise QueueClosed("the queue was closed")
+
+
+class _Slots(msgspec.Struct):
+    """What is known of a kind or a queue of which as many jobs ran as may."""
+
+    until: float = 0.0  # it is left alone, monotonic seconds
+    for_s: float = 0.0  # after which it is looked at again
+    left: int = 0  # how many may be claimed, for all that is known
+    ended: float = -math.inf  # when one of its jobs last ended here, monotonic seconds
+
+
+class _Full:
+    """Kinds and queues of which as many jobs run as may: their runs are left alone until one ends, and others go first.
+
+    A backlog of one of them would else be claimed, refused and given back all the time, and what comes after it never reached.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[Group, _Slots] = {}
+        self._lock = threading.Lock()
+
+    def add(self, busy: Busy, for_s: float, since: float) -> None:
+        """Take note of one that was full for a run claimed at a time: it is for so long, unless a job of it has ended since."""
+        with self._lock:
+            slots = self._slots.setdefault(("queue" if busy.column == "queue" else "job", busy.value), _Slots())
+            slots.until, slots.for_s = time.monotonic() + for_s, for_s
+            slots.left = slots.left if slots.ended > since else 0
+
+    def ended(self, job: Job) -> bool:
+        """Take note of the end of a job; tell whether another may be claimed for it."""
+        if not self._slots:
+            return False
+        with self._lock:
+            found = [self._slots[one] for one in (("queue", job.queue), ("job", job.name)) if one in self._slots]
+            for slots in found:
+                slots.left, slots.ended = slots.left + 1, time.monotonic()
+            return bool(found)
+
+    def take(self) -> tuple[int, list[Group], list[Group]]:
+        """Return how many runs of those that were full may be claimed now, those that are, and all that were."""
+        if not self._slots:
+            return 0, [], []
+        with self._lock:
+            now = time.monotonic()
+            self._slots = {group: one for group, one in self._slots.items() if now < one.until + one.for_s}
+            left, full = 0, []
+            for group, slots in self._slots.items():
+                some = slots.left or int(now >= slots.until)
+                left, slots.left = left + some, 0
+                if not some:
+                    full.append(group)
+            return left, full, list(self._slots)
+
+    def now(self) -> tuple[list[Group], float]:
+        """Return those that are full, and the seconds until the first of them is to be looked at again."""
+        with self._lock:
+            now = time.monotonic()
+            full = {group: one.until for group, one in self._slots.items() if not one.left and now < one.until}
+            return list(full), min(full.values(), default=math.inf) - now
 
 
 class _Ear:

@@ -249,7 +249,7 @@ def pages_of_claims(session: Session, now: datetime) -> list[int]:
     for name, more in (("of_all", ""), ("of_one", ", '{default}'")):
         with session.transaction(force_rollback=True):
             session.execute(SET[0].encode())
-            asked = f"EXECUTE {name}(10, '{now.isoformat()}', 30.0, 't'{more})"
+            asked = f"EXECUTE {name}(10, '{now.isoformat()}', 30.0, 't', '{{}}', '{{}}'{more})"
             for _ in range(2):  # the first reads the catalog, too
                 (plan,) = session.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {asked}".encode()).fetchall()[0]
         pages = json.loads(plan)[0]["Plan"]

@@ -1,6 +1,7 @@
 """The queues keep the contract: in memory, over the logs in memory and in SQLite, and one of somebody else's."""
 
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ from jobevents.backends.sqliteclaims import SqliteClaims
 from jobevents.backends.sqliteschema import MIGRATIONS, VERSION
 from jobevents.commands import CancelOutcome, Submission
 from jobevents.errors import (
+    Busy,
     Corrupt,
     InvalidValue,
     JobEventsError,
@@ -201,6 +203,42 @@ def reading(jobs: Jobs, bad: str, error: list[JobEventsError]) -> StoreQueue:
 
     assert jobs.desk is not None
     return StoreQueue(jobs.emitter, jobs.desk, create=jobs.store.create, get=get)
+
+
+@pytest.mark.parametrize("column", ["job_name", "queue"])
+def test_what_is_full_is_passed_over_until_one_of_it_has_ended(jobs: Jobs, column: str) -> None:
+    """A run that finds no slot goes back to its place; of its kind or queue none is handed out, but others are."""
+    names = ["sing", "sing", "sing", "dance", "dance"]
+    sung = [jobs.submit(name, queue=f"{name}s") for name in names][:3]
+    [running] = jobs.queue.reserve(limit=1)
+    attempt = jobs.attempt(running.job_id).__enter__()
+    [other] = jobs.queue.reserve(limit=1)
+    value = "sing" if column == "job_name" else "sings"
+
+    other.ack(Busy(job_id=other.job_id, column=column, value=value, most=1), delay_s=30)
+
+    assert [running.job_id, other.job_id] == sung[:2]
+    assert ["dance"] == [one.job_name for one in jobs.queue.reserve(limit=1, timeout_s=0)]
+    attempt.__exit__(None, None, None)
+    assert [sung[1], "dance"] == [
+        one.job_id if one.job_name == "sing" else one.job_name for one in jobs.queue.reserve(limit=5, timeout_s=0)
+    ]
+    assert [] == jobs.queue.reserve(limit=5, timeout_s=0), "one has ended, one was handed out"
+
+
+def test_what_is_full_is_looked_at_again(jobs: Jobs) -> None:
+    """One of another process may have ended: after a while a single run is handed out, and shows it; later all are."""
+    for _ in range(3):
+        jobs.submit("sing")
+    [first] = jobs.queue.reserve(limit=1)
+    first.ack(Busy(job_id=first.job_id, column="job_name", value="sing", most=1), delay_s=0.3)
+
+    [probe] = jobs.queue.reserve(limit=5, timeout_s=PATIENCE_S)
+    assert first.job_id == probe.job_id
+    probe.ack(Busy(job_id=first.job_id, column="job_name", value="sing", most=1), delay_s=0.02)
+    threading.Event().wait(0.05)
+
+    assert 3 == len(jobs.queue.reserve(limit=5, timeout_s=0))
 
 
 def test_an_unreadable_run_holds_up_no_other(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:

@@ -86,6 +86,22 @@ def test_no_more_run_than_a_queue_lets(runners: Runners, gate: Gate, swift: None
     assert ["succeeded", "succeeded"] == [job.state for job in ended]
 
 
+def test_a_backlog_of_what_is_full_holds_up_nothing_else(runners: Runners, gate: Gate) -> None:
+    """A hundred wait for the slot of one that runs: they are not tried one after the other, and another kind is run."""
+    runners.registry.job("render", max_concurrent=1)(gate)
+    runners.registry.job("next")(lambda ctx: None)
+    runners.jobs.submit_many([{"name": "render"}] * 100)
+    runners.start(workers=2)
+    gate.wait_until_entered()
+
+    runners.ended(runners.jobs.submit("next"))
+
+    assert 1 == gate.calls
+    assert runners.jobs.counts.snapshot()["guard_hits_Busy"] < 20
+    gate.opened.set()
+    gate.wait_until_entered(3)
+
+
 def test_a_busy_job_may_be_skipped(runners: Runners, gate: Gate) -> None:
     """It ends as skipped without a start, and says why."""
     runners.registry.job("render", max_concurrent=1, on_busy="skip")(gate)

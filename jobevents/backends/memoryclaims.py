@@ -1,11 +1,11 @@
 """Claims on the queued runs of a log in memory."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from threading import RLock
 
-from jobevents.desk import Claimed
+from jobevents.desk import Claimed, Group
 from jobevents.job import DELETED, QUEUED, Job, due_at
 from jobevents.pauses import MemoryPauses
 from jobevents.waiting import Entry, Waiting
@@ -44,13 +44,24 @@ class MemoryClaims:
             del self._places[job.job_id]
 
     def claim(
-        self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
+        self,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        now: datetime,
+        lease_s: float,
+        token: str,
+        full: Collection[Group] = (),
     ) -> Sequence[Claimed]:
         with self._lock:
             taken = self._waiting.take(
                 queues,
                 limit,
-                lambda queue, job_name: not self._pauses.holds(queue, job_name),
+                lambda queue, job_name: (
+                    not self._pauses.holds(queue, job_name)
+                    and ("queue", queue) not in full
+                    and ("job", job_name) not in full
+                ),
                 now=now,
                 tick=self._monotonic(),
                 lease_s=lease_s,
@@ -67,7 +78,7 @@ class MemoryClaims:
         with self._lock:
             return self._waiting.is_held(job_id, self._monotonic())
 
-    def next_due(self, queues: Sequence[str]) -> datetime | None:
+    def next_due(self, queues: Sequence[str], full: Collection[Group] = ()) -> datetime | None:
         """Return the earliest time of any queue's: who waits for another one looks once in vain."""
         with self._lock:
             return self._waiting.next_due()

@@ -9,7 +9,7 @@ happened to be small, all is ruled out but the indexes that were made for it.
 """
 # ruff: noqa: S608  # table names are constants or checked by Tables.named, values are bound
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,7 +19,7 @@ from jobevents.backends.postgressession import Row, Statement
 from jobevents.backends.sql import Tables, instant
 from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlpauses import PAUSES
-from jobevents.desk import Claimed
+from jobevents.desk import Claimed, Group
 from jobevents.job import QUEUED
 
 PLACE: Final = "place"  # column of runs: the order of first events, since these are written one after the other
@@ -97,9 +97,16 @@ class PostgresClaims:
         )
 
     def claim(
-        self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
+        self,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        now: datetime,
+        lease_s: float,
+        token: str,
+        full: Collection[Group] = (),
     ) -> Sequence[Claimed]:
-        values = (limit, now, float(lease_s), token, *([list(queues)] if queues else ()))
+        values = (limit, now, float(lease_s), token, *_names(full), *([list(queues)] if queues else ()))
         while True:
             found = self._planned(self.claim_due(some=bool(queues)), *values)
             claimed = [Claimed(job_id, _whole(history or ())) for is_ours, history, job_id in found if is_ours]
@@ -109,10 +116,10 @@ class PostgresClaims:
     def claim_due(self, *, some: bool) -> str:
         """Return the statement that claims up to a number of runs, and finds no more in any group.
 
-        Its values: the limit, now, the seconds of the lease, the token; with `some`, the queues.
+        Its values: the limit, now, the seconds of the lease, the token; which queues and kinds are full; with `some`, the queues.
         """
         return (
-            f"WITH RECURSIVE {self._groups('$5' if some else '')}, "
+            f"WITH RECURSIVE {self._groups(5, '$7' if some else '')}, "
             f'"found" AS MATERIALIZED (SELECT "due".* FROM "group" CROSS JOIN LATERAL ('
             f'SELECT "id", "priority", "scheduled_at", "{PLACE}" FROM {self._runs} '
             f'WHERE {self._is_ours} AND "scheduled_at" <= $2::timestamptz '
@@ -131,15 +138,16 @@ class PostgresClaims:
     def first_due(self, *, some: bool) -> str:
         """Return the statement that finds when the earliest run is due: one look into each group."""
         return (
-            f"WITH RECURSIVE {self._groups('$1' if some else '')} "
+            f"WITH RECURSIVE {self._groups(1, '$3' if some else '')} "
             f'SELECT min("first"."scheduled_at") FROM "group" CROSS JOIN LATERAL (SELECT "scheduled_at" FROM {self._runs} '
             f'WHERE {self._is_ours} AND {self._is_free}) ORDER BY "scheduled_at" LIMIT 1) AS "first"'
         )
 
-    def _groups(self, queues: str) -> str:
-        """Return the tables that step from one group of runs that wait to the next, and that leave out what is paused.
+    def _groups(self, full: int, queues: str) -> str:
+        """Return the tables that step from one group of runs that wait to the next, and that leave out what is paused or full.
 
         Args:
+            full: the number of the statement's value that names the queues that are; the next one names the kinds.
             queues: the statement's value that names those to look into; "" for all.
         """
         ours = f"SELECT {_GROUP} FROM {self._runs} WHERE {OURS}"
@@ -161,7 +169,8 @@ class PostgresClaims:
         return (
             f'"step" AS ({first} UNION ALL SELECT "next".* FROM "step" CROSS JOIN LATERAL ({step}) AS "next"), '
             f'"group" AS (SELECT * FROM "step" WHERE NOT EXISTS (SELECT 1 FROM "{PAUSES}" '
-            'WHERE ("kind", "name") IN ((\'queue\', "queue"), (\'job\', "job_name"))))'
+            'WHERE ("kind", "name") IN ((\'queue\', "queue"), (\'job\', "job_name"))) '
+            f'AND "queue" <> ALL (${full}::text[]) AND "job_name" <> ALL (${full + 1}::text[]))'
         )
 
     def release(self, job_id: str, token: str, *, delay_s: float) -> None:
@@ -174,8 +183,8 @@ class PostgresClaims:
     def is_claimed(self, job_id: str) -> bool:
         return bool(self._database.query(_IS_CLAIMED, (job_id,)))
 
-    def next_due(self, queues: Sequence[str]) -> datetime | None:
-        values = (list(queues),) if queues else ()
+    def next_due(self, queues: Sequence[str], full: Collection[Group] = ()) -> datetime | None:
+        values = (*_names(full), *([list(queues)] if queues else ()))
         found: datetime | None = self._planned(self.first_due(some=bool(queues)), *values)[0][0]
         return instant(found)
 
@@ -185,6 +194,11 @@ class PostgresClaims:
     def waiting(self) -> int:
         count: int = self._database.query(self.count)[0][0]
         return count
+
+
+def _names(groups: Collection[Group]) -> tuple[list[str], list[str]]:
+    """Return the names of queues, and those of kinds."""
+    return [name for kind, name in groups if kind == "queue"], [name for kind, name in groups if kind == "job"]
 
 
 def _whole(history: Sequence[bytes]) -> Sequence[bytes]:

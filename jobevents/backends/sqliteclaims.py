@@ -7,7 +7,7 @@ removes it. Groups are stepped through here: SQLite knows no way to skip from on
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from jobevents.backends.sqlclaims import CLAIMS, HISTORY_LIMIT
 from jobevents.backends.sqlitefile import SqliteFile
 from jobevents.backends.sqliteleases import SLACK_S, boot_id
 from jobevents.backends.sqlpauses import PAUSES
-from jobevents.desk import Claimed
+from jobevents.desk import Claimed, Group
 from jobevents.job import QUEUED
 
 DDL: Final = (
@@ -99,15 +99,22 @@ class SqliteClaims:
         )
 
     def claim(
-        self, queues: Sequence[str], *, limit: int, now: datetime, lease_s: float, token: str
+        self,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        now: datetime,
+        lease_s: float,
+        token: str,
+        full: Collection[Group] = (),
     ) -> Sequence[Claimed]:
         def take(cursor: sqlite3.Cursor) -> list[Claimed]:
-            found = self._find(cursor, queues, now, limit)
+            found = self._find(cursor, queues, now, limit, full)
             tick = self._monotonic()
             cursor.executemany(_CLAIM, [(job_id, token, self._boot, tick, tick + lease_s) for job_id in found])
             return self._claimed(cursor, found)
 
-        if not self._is_busy and not self._file.read(lambda cursor: self._find(cursor, queues, now, 1)):
+        if not self._is_busy and not self._file.read(lambda cursor: self._find(cursor, queues, now, 1, full)):
             return []
         runs = self._file.write(take)
         self._is_busy = bool(runs)
@@ -120,16 +127,20 @@ class SqliteClaims:
             histories[job_id].append(state)
         return [Claimed(job_id, found if len(found) <= HISTORY_LIMIT else ()) for job_id, found in histories.items()]
 
-    def _find(self, cursor: sqlite3.Cursor, queues: Sequence[str], now: datetime, limit: int) -> list[str]:
+    def _find(
+        self, cursor: sqlite3.Cursor, queues: Sequence[str], now: datetime, limit: int, full: Collection[Group] = ()
+    ) -> list[str]:
         until = time_text(now)
         due: list[tuple[int, str, int, str]] = []
-        for group in self._groups(cursor, queues):
+        for group in self._groups(cursor, queues, full):
             due += cursor.execute(self.due, (*group, until, *self._alive(), limit)).fetchall()
         return [job_id for _, _, _, job_id in sorted(due)[:limit]]
 
-    def _groups(self, cursor: sqlite3.Cursor, queues: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-        """Yield each queue, kind of job and priority of runs that wait and are not paused: a seek or two each."""
-        paused = set(cursor.execute(f'SELECT "kind", "name" FROM "{PAUSES}"').fetchall())
+    def _groups(
+        self, cursor: sqlite3.Cursor, queues: Sequence[str], full: Collection[Group]
+    ) -> Iterator[tuple[str, str, int]]:
+        """Yield each queue, kind of job and priority of runs that wait and are not passed over: a seek or two each."""
+        paused = {*full, *cursor.execute(f'SELECT "kind", "name" FROM "{PAUSES}"')}
         for queue in dict.fromkeys(queues) or self._queues(cursor):
             if ("queue", queue) in paused:
                 continue
@@ -162,11 +173,11 @@ class SqliteClaims:
         statement = f'SELECT 1 FROM "{CLAIMS}" WHERE "run_id" = ? AND {_ALIVE}'
         return bool(self._file.query(statement, (job_id, *self._alive())))
 
-    def next_due(self, queues: Sequence[str]) -> datetime | None:
+    def next_due(self, queues: Sequence[str], full: Collection[Group] = ()) -> datetime | None:
         def find(cursor: sqlite3.Cursor) -> str | None:
             firsts = [
                 cursor.execute(self.first, (*group, *self._alive())).fetchone()
-                for group in self._groups(cursor, queues)
+                for group in self._groups(cursor, queues, full)
             ]
             return min((first[0] for first in firsts if first is not None), default=None)
 
