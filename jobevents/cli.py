@@ -56,6 +56,7 @@ from jobevents.cli_options import (
 from jobevents.cli_run import load_registry
 from jobevents.errors import InvalidValue, JobEventsError, Misconfigured
 from jobevents.jobs import Jobs
+from jobevents.opening import is_in_bucket
 
 app = typer.Typer(
     name="jobevents",
@@ -234,7 +235,7 @@ def submit(
     """
     decoded = decode_params(params)
     kinds = load_registry(registry) if registry else None
-    with open_jobs(url, create=create, delivers=True) as jobs:
+    with open_jobs(url, create=create or is_in_bucket(url), delivers=True) as jobs:
         if kinds is not None:
             jobs.use(kinds)
             if kinds.get(name) is None:

@@ -14,6 +14,7 @@ from jobevents.boundary import hide_password
 from jobevents.cli_options import AsJson, CreateLog, OptionalUrl, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.importing import Report
+from jobevents.opening import is_in_bucket
 from jobevents.recorder import under_job_dir
 from jobevents.restoring import Restored
 
@@ -141,7 +142,7 @@ def import_any(
     if path is None:
         _import_records(source, url, reason, create, as_json)
         return
-    with open_jobs(url, create=create) as jobs, console.progress() as bar:
+    with open_jobs(url, create=create or is_in_bucket(url)) as jobs, console.progress() as bar:
         task = bar.add_task("importing", total=0)
         report = restoring.restore(
             jobs.emitter,
@@ -180,7 +181,7 @@ def _import_records(source: str, url: str, reason: str, create: bool, as_json: b
     from projections.joblist import collect
 
     blobs, prefix = _opened(source)
-    with open_jobs(url, create=create) as jobs, console.progress() as bar:
+    with open_jobs(url, create=create or is_in_bucket(url)) as jobs, console.progress() as bar:
         job_ids = collect(blobs, prefix)
         task = bar.add_task("importing", total=len(job_ids))
         report = jobs.import_records(

@@ -53,7 +53,10 @@ RegistryOption = Annotated[
 ]
 CreateLog = Annotated[
     bool,
-    typer.Option("--create", help="Make the file or directory of --url if it is not there; else that is an error."),
+    typer.Option(
+        "--create",
+        help="Make the file or directory of --url if it is not there; else that is an error.",
+    ),
 ]
 
 
@@ -73,7 +76,7 @@ def open_jobs(url: str, *, create: bool = False, delivers: bool = False) -> Jobs
     """Open the log. One that is not there is made only if that was asked for: else a mistyped path would look like an empty log.
 
     Args:
-        create: make the file or directory that is not there.
+        create: make the log that is not there.
         delivers: have external jobs that begin to wait handed to the task queue that JOBEVENTS_DISPATCH names, if it does.
 
     Raises:

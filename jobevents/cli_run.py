@@ -15,6 +15,7 @@ from jobevents.boundary import did_you_mean
 from jobevents.cli_options import LONGEST_S, AsJson, CreateLog, Url, open_jobs
 from jobevents.errors import InvalidValue
 from jobevents.jobs import Jobs
+from jobevents.opening import is_in_bucket
 from jobevents.registry import Registry
 from jobevents.runner import GRACE_S, WORKERS, JobRunner
 
@@ -97,7 +98,7 @@ def run(
     if level is None:
         raise InvalidValue(f"no such level value={log_level!r}; use debug, info, warning or error")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with open_jobs(url, create=create, delivers=True) as jobs:
+    with open_jobs(url, create=create or is_in_bucket(url), delivers=True) as jobs:
         runner = JobRunner(jobs, found, workers=workers, queues=queue, grace_s=grace, logs=logs)  # type: ignore[arg-type]
         known = {"default", *(one.queue for one in found)}
         for name in [name for name in queue or () if name not in known]:

@@ -17,6 +17,7 @@ from jobevents import cli_cloud, console, ids, wiring
 from jobevents.cli_options import LONGEST_DAYS, LONGEST_S, MOST, AsJson, JobId, Url, open_jobs
 from jobevents.errors import InvalidValue, Misconfigured, NotFound
 from jobevents.jobs import Jobs
+from jobevents.opening import is_in_bucket
 
 if TYPE_CHECKING:
     from projections.health import Health
@@ -47,7 +48,7 @@ Subscription = Annotated[
         "--subscription", help="Of the topic in --url, on a log of objects; default: the topic's name with -projector."
     ),
 ]
-Create = Annotated[bool, typer.Option("--create", help="Make topic and subscription where they are not there.")]
+Create = Annotated[bool, typer.Option("--create", help="Make topic, subscription and log where they are not there.")]
 DeadLetter = Annotated[
     str,
     typer.Option("--dead-letter", help="Topic for what was delivered a hundred times, for a subscription made here."),
@@ -104,7 +105,7 @@ def project(
     On a log of objects any number of processes share the messages of --subscription, and one of them sweeps.
     Exit 1 when --once was ended by a signal, or by a store that could not be read or written.
     """
-    with open_jobs(url) as jobs:
+    with open_jobs(url, create=create and is_in_bucket(url)) as jobs:
         if not jobs.log.ordered:
             if view:
                 raise Misconfigured("on a log of objects both views are kept together: leave out --view")

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 POSTGRES = ("postgresql", "postgres")  # schemes
 
+_DIRECTORIES = (
+    "log/",
+    "jobs/",
+    "ctl/",
+)  # of a log: its events, statuses of a service that had none, what it is opened with
+
 CAPTURE = ".jev"  # how the name of a capture ends
 _LOGS = "memory://, sqlite:///data/jobs.db, postgresql://user@host/database, gs://bucket/prefix, incident.jev"
 
@@ -134,25 +140,25 @@ def open_log(url: str, tables: tuple[str, str], *, create: bool, schema: str, po
             no_more(parts, url)
             files, directory = open_files(parts, url), Path(unquote(parts.path))
             if not create and not directory.is_dir():
-                raise Misconfigured(
-                    f"there is no log path={directory}: is the path right? make one with: "
-                    f"jobevents submit KIND --create --url {shlex.quote(url)}"
-                )
+                raise _no_log(f"path={directory}", url)
             return open_bucket(files)
         case "gs":
             no_more(parts, url)
             blobs, prefix = open_gcs(parts, url)
-            once = blobs.once()
-            _check_at_start(once, prefix)
-            return open_bucket(blobs, prefix, once=once)
+            return _open_cloud(blobs, prefix, blobs.once(), url, create=create)
         case "s3":
             no_more(parts, url)
             bucket, prefix = open_s3(parts, url)
-            one_try = bucket.once()
-            _check_at_start(one_try, prefix)
-            return open_bucket(bucket, prefix, once=one_try)
+            return _open_cloud(bucket, prefix, bucket.once(), url, create=create)
         case _:
             raise Misconfigured(f"no event log for this URL url={boundary.hide_password(url)!r}; use one of {_LOGS}")
+
+
+def _open_cloud(blobs: Blobs, prefix: str, once: Blobs, url: str, *, create: bool) -> Opened:
+    if not create:
+        _check_is_there(once, prefix, url)
+    _check_at_start(once, prefix)
+    return open_bucket(blobs, prefix, once=once)
 
 
 def open_bucket(blobs: Blobs, prefix: str = "", *, once: Blobs | None = None) -> Opened:
@@ -161,6 +167,11 @@ def open_bucket(blobs: Blobs, prefix: str = "", *, once: Blobs | None = None) ->
 
     bucket = Bucket(blobs, prefix, once=once)
     return Opened(bucket.recorder, bucket.recorder.translate, bucket, lambda: (blobs, prefix), bucket)
+
+
+def is_in_bucket(url: str) -> bool:
+    """Tell whether a log is in a bucket: its first event makes it there."""
+    return boundary.split_url(url).scheme in ("gs", "s3")
 
 
 def checks_of(blobs: Blobs, prefix: str) -> "list[Check]":
@@ -184,6 +195,29 @@ def checks_of(blobs: Blobs, prefix: str) -> "list[Check]":
             return s3checks.check_bucket(blobs, prefix)
         case _:
             return []
+
+
+def _check_is_there(blobs: Blobs, prefix: str, url: str) -> None:
+    """Refuse a prefix below which nothing of a log is: a mistyped one would look like an empty log. One list.
+
+    A store that cannot be listed just now says so to whoever asks it for something.
+
+    Raises:
+        Misconfigured: there is none.
+    """
+    root = f"{prefix}/" if prefix else ""
+    try:
+        is_there = any(entry.name.removeprefix(root) in _DIRECTORIES for entry in blobs.list(root, delimiter="/"))
+    except (Unavailable, PermissionDenied):
+        return
+    if not is_there:
+        raise _no_log(f"prefix={prefix!r}", url)
+
+
+def _no_log(where: str, url: str) -> Misconfigured:
+    return Misconfigured(
+        f"there is no log {where}: is the path right? make one with: jobevents submit KIND --create --url {shlex.quote(url)}"
+    )
 
 
 def _check_at_start(blobs: Blobs, prefix: str) -> None:

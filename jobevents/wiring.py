@@ -85,7 +85,7 @@ def connect(
         adopt_deletes: a status that somebody removed by hand is a deleted job, instead of one to be written again.
         lease_s: seconds after which a worker that gives no sign is dead, and its jobs are lost; 0.1 s to a day.
         claim_s: seconds after which a run that a worker reserved and never began is handed out again.
-        create: make a SQLite file that is not there.
+        create: make a log that is not there; else that is an error.
 
     Raises:
         Misconfigured: the URL or an option cannot work; the message says what to change.

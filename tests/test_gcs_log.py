@@ -10,7 +10,7 @@ from jobevents import wiring_builds
 from jobevents.backends.bloblog import BlobRecorder
 from jobevents.backends.gcs import GcsBlobs
 from jobevents.backoff import Backoff
-from jobevents.errors import AlreadyRunning, AppendUnknown, NotFound, PermissionDenied, Unavailable
+from jobevents.errors import AlreadyRunning, AppendUnknown, Misconfigured, NotFound, PermissionDenied, Unavailable
 from jobevents.jobs import Jobs
 from jobevents.log import EventLog
 from jobevents.records import status_bytes, status_name
@@ -251,6 +251,21 @@ def test_a_whole_life_over_the_url(gcs_bucket: str, gcs_proxy: GcsProxy) -> None
         jobs.rerun(job_id)
         assert jobs.delete(job_id)
         assert [] == list(jobs.store.logs(job_id))
+
+
+def test_a_mistyped_prefix_is_no_empty_log(gcs_bucket: str, gcs_proxy: GcsProxy) -> None:
+    """Who only reads is told, and writes nothing there; also where the prefix of others begins like it, or is below it."""
+    url = f"gs://{gcs_bucket}/team"
+    with connect(url) as jobs:
+        jobs.submit("render", id="a")
+    gcs_proxy.requests.clear()
+
+    for wrong in (f"gs://{gcs_bucket}/tea", f"gs://{gcs_bucket}"):
+        with pytest.raises(Misconfigured, match=r"there is no log prefix=.*: is the path right"):
+            connect(wrong, create=False)
+    assert {"list"} == set(gcs_proxy.kinds())
+    with connect(url, create=False) as jobs:
+        assert "queued" == jobs.get("a").state
 
 
 def test_many_threads_append_at_once(jobs: Jobs) -> None:
