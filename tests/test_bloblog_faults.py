@@ -627,6 +627,25 @@ def test_a_history_read_while_it_is_erased_is_not_gone_on_from(wire: Wire, clock
     assert [4] == [record.version for record in other.log.scan()]
 
 
+def test_an_append_whose_floor_could_not_be_read_is_not_kept_without_it(
+    wire: Wire, store: MemoryBlobs, clock: Clock, other: Jobs
+) -> None:
+    """Its outcome is unknown; when it is tried again the event is found in its slot, and goes all the same (fault 26)."""
+    other.submit("render", id="a")
+    jobs = bucket_jobs(wire, clock)
+    jobs.get("a")
+    other.cancel("a")
+    wire.before("put", NAMES.event(Slot("a", 2)), lambda: erase(other, store, "a"))
+    wire.refuse("get", "ctl/v1/floor")
+    with pytest.raises(AppendUnknown):
+        jobs.cancel("a")
+
+    with pytest.raises((Gone, NotFound)):
+        jobs.cancel("a")
+
+    assert [3] == [record.version for record in other.log.scan()]
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_erasure_that_is_cut_short_is_read_as_erased_and_can_be_finished(
     jobs: Jobs, wire: Wire, store: MemoryBlobs, clock: Clock, version: int

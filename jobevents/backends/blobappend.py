@@ -156,7 +156,10 @@ class SlotAppender:
                     raise self._unknown(slot, event) from error
                 continue
             if found is not None:
-                return unsure is not None and found.data == event.state
+                is_ours = found.data == event.state
+                if is_ours and unsure is None:  # by an earlier call, which may have failed before it looked
+                    self._heed_floor_after(slot, event)
+                return is_ours and unsure is not None
             self._heed_emptied(slot, answer)
             if not tries.pause():
                 raise self._unknown(slot, event) if unsure else _emptied(slot) from answer
