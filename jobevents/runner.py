@@ -304,7 +304,7 @@ class JobRunner:
 
     def _look(self) -> None:
         """Watch over what runs, and over what waits here for too long, until the stop is over."""
-        while self._watch.wait_for_any():
+        while self._watch.wait_for_any(AHEAD_LIMIT_S):
             self._watch.look()
             self._return(self._crew.take_back(AHEAD_LIMIT_S))
             self._ended.wait(TICK_S)

@@ -75,11 +75,11 @@ class Watch:
         for execution in self._all():
             self._end(execution)
 
-    def wait_for_any(self) -> bool:
-        """Wait until something is under way; False when nothing is and nothing will be."""
+    def wait_for_any(self, timeout_s: float | None = None) -> bool:
+        """Wait until something is under way, or for so long; False when nothing is and nothing will be."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._under_way) or self._is_closed)
-            return bool(self._under_way)
+            self._changed.wait_for(lambda: bool(self._under_way) or self._is_closed, timeout_s)
+            return bool(self._under_way) or not self._is_closed
 
     def close(self) -> None:
         """Let nobody wait for more."""

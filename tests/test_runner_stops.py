@@ -492,6 +492,24 @@ def test_a_stop_does_not_wait_for_a_queue_that_is_away(
     runners.wait(lambda: len(runners.queue) == 3)
 
 
+def test_a_run_that_waits_behind_a_slow_queue_is_left_to_others(
+    runners: Runners, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue does not answer who tells it that a run was begun, and nothing is handled: what waits goes back all the same."""
+    monkeypatch.setattr("jobevents.runner.AHEAD_LIMIT_S", 0.1)
+    heard = threading.Event()
+    runners.queue = queue = HookedQueue(lambda job_id, error: error is not None or heard.wait(PATIENCE_S))
+    runners.registry.job("render")(gate)
+    runners.jobs.submit_many([{"name": "render"}] * 3)
+    runners.start(workers=1, prefetch=5)
+
+    runners.wait(lambda: queue.put_back >= 2)
+
+    assert 0 == gate.calls
+    gate.opened.set()
+    heard.set()
+
+
 class DeafQueue(ListQueue):
     """A queue that does not answer how much is in it, once it is away."""
 
