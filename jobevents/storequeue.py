@@ -159,8 +159,10 @@ class StoreQueue:
             ear.woken.set()
 
     def _claim(self, queues: Sequence[str], limit: int) -> list[Reservation]:
-        left, full, were = self._full.take()
+        left, full, were = self._full.look()
         found = self._claim_but(full, queues, min(left, limit) or limit)
+        if left:
+            self._full.claimed(found)
         if left and len(found) < limit:
             with suppress(JobEventsError):  # who claims next meets it; what was found is handed out
                 found += self._claim_but(were, queues, limit - len(found))
@@ -289,7 +291,7 @@ class _Full:
                 slots.left, slots.ended = slots.left + 1, time.monotonic()
             return bool(found)
 
-    def take(self) -> tuple[int, list[Group], list[Group]]:
+    def look(self) -> tuple[int, list[Group], list[Group]]:
         """Return how many runs of those that were full may be claimed now, those that are, and all that were."""
         if not self._slots:
             return 0, [], []
@@ -299,10 +301,18 @@ class _Full:
             left, full = 0, []
             for group, slots in self._slots.items():
                 some = slots.left or int(now >= slots.until)
-                left, slots.left = left + some, 0
+                left += some
                 if not some:
                     full.append(group)
             return left, full, list(self._slots)
+
+    def claimed(self, reservations: Sequence[Reservation]) -> None:
+        """Take note of runs that were claimed."""
+        with self._lock:
+            for one in reservations:
+                for group in (("queue", one.queue), ("job", one.job_name)):
+                    if (slots := self._slots.get(group)) is not None:
+                        slots.left = max(0, slots.left - 1)
 
     def now(self) -> tuple[list[Group], float]:
         """Return those that are full, and the seconds until the first of them is to be looked at again."""

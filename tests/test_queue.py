@@ -220,6 +220,7 @@ def test_what_is_full_is_passed_over_until_one_of_it_has_ended(jobs: Jobs, colum
     assert [running.job_id, other.job_id] == sung[:2]
     assert ["dance"] == [one.job_name for one in jobs.queue.reserve(limit=1, timeout_s=0)]
     attempt.__exit__(None, None, None)
+    assert [] == jobs.queue.reserve(("others",), timeout_s=0), "it is not for these"
     assert [sung[1], "dance"] == [
         one.job_id if one.job_name == "sing" else one.job_name for one in jobs.queue.reserve(limit=5, timeout_s=0)
     ]
