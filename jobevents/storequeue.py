@@ -172,10 +172,11 @@ class StoreQueue:
         token, since = os.urandom(8).hex(), time.monotonic()
         now = self._emitter.clock()
         claim = partial(self._claims.claim, queues, limit=limit, now=now, lease_s=self._lease_s, token=token, full=full)
-        if time.monotonic() >= self._drain_at:  # a backlog must not hide what was just submitted
+        has_looked = time.monotonic() >= self._drain_at  # a backlog must not hide what was just submitted
+        if has_looked:
             self._look_in()
         claimed = claim()
-        if not claimed and self._look_in():
+        if not claimed and not has_looked and self._look_in():
             claimed = claim()
         return self._read(claimed, token, since)
 
