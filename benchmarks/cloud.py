@@ -19,11 +19,10 @@ from benchmarks.model import Done, Repeat, Setting, Work
 from jobevents import wiring_bus
 from jobevents.backends.gcs import GcsBlobs
 from jobevents.blobs import utc_now
-from jobevents.emit import By, Emitter
+from jobevents.cloud import Bucket
+from jobevents.emit import By
 from jobevents.events import JobAnnotated
 from jobevents.jobs import Jobs
-from jobevents.log import EventLog
-from jobevents.opening import open_bucket
 from jobevents.records import status_name
 from jobevents.status import decode
 from projections.sweeper import Terms
@@ -51,21 +50,7 @@ class Place:
 
     def jobs(self, blobs: GcsBlobs, *, topic: bool = True) -> Jobs:
         """Open the log in the bucket, as `connect` does but for its look at a real bucket's settings."""
-        opened = open_bucket(blobs, once=blobs.once())
-        bucket = opened.bucket
-        assert bucket is not None
-        emitter = Emitter(EventLog(opened.recorder, opened.translate), clock=utc_now)
-        jobs = Jobs(
-            emitter,
-            runs=bucket.runs,
-            run_logs=bucket.run_logs,
-            blobs=blobs,
-            leases=bucket.leases,
-            retention=bucket.retention,
-            pace=bucket.pace,
-        )
-        bucket.attach(emitter)
-        jobs.at_close(bucket.close)
+        jobs = Bucket(blobs, once=blobs.once()).jobs(clock=utc_now)
         if topic:
             wiring_bus.publish(jobs, f"pubsub://{self.topic}")
         return jobs

@@ -5,7 +5,8 @@ A composition root beside `wiring`: it knows the index and the statuses, which t
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from jobevents.backends.blobclock import StoreClock
 from jobevents.backends.bloberasures import BlobErasures
@@ -22,8 +23,10 @@ from jobevents.emit import Emitter
 from jobevents.errors import Unavailable
 from jobevents.guard import Pace
 from jobevents.job import Job
+from jobevents.log import EventLog
 
 if TYPE_CHECKING:
+    from jobevents.jobs import Jobs
     from projections.index import Index
 
 # Each event and each batch of lines is a PUT, $5 a million; each look whether a job was canceled two GETs, which at two looks a
@@ -101,6 +104,31 @@ class Bucket:
         self.leases = BlobLeases(blobs, prefix, monotonic=monotonic)
         self.desk: Desk | None = None  # nothing hands out jobs here: they are delivered by a queue of the user's
         self.pace = PACE
+
+    def jobs(self, *, clock: Callable[[], datetime], **options: Any) -> "Jobs":  # Any: as Jobs has them
+        """Return jobs over this log and all that is beside it; for who has made the blobs himself.
+
+        Args:
+            options: further ones of Jobs.
+        """
+        from jobevents.jobs import Jobs
+
+        emitter = Emitter(EventLog(self.recorder, self.recorder.translate), clock=clock)
+        jobs = Jobs(
+            emitter,
+            runs=self.runs,
+            run_logs=self.run_logs,
+            blobs=self._blobs,
+            leases=self.leases,
+            retention=self.retention,
+            pace=self.pace,
+            prefix=self._prefix,
+            **options,
+        )
+        self.attach(emitter)
+        self.recorder.count_in(jobs.counts)
+        jobs.at_close(self.close)
+        return jobs
 
     def attach(self, emitter: Emitter) -> None:
         """Have the emitter go on from statuses and heed what others wrote, and read the jobs by it."""

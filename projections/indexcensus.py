@@ -1,16 +1,17 @@
 """The index as the sweeper reads it: which jobs are unfinished, and the version of every job of a part of the log."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import blake2b
 
 from jobevents.blobs import Blobs
 from jobevents.errors import NotFound
-from jobevents.job import QUEUED, RUNNING
+from jobevents.job import CANCELED, FAILED, QUEUED, RUNNING, SKIPPED
 from projections.chunks import ANEW, ChunkRef, Chunks
 from projections.manifest import ALL, OTHER, Manifest, ManifestBlob, root_of
 
 UNFINISHED = (QUEUED, RUNNING, OTHER)  # a state of open text is not final for all we know
+GIVEN_UP = (FAILED, CANCELED, SKIPPED)
 HELD = 100_000  # jobs whose versions are held at once: 20 MB
 FRESH_S = 3600.0  # how long what was read is good for: a job that went on since is looked at once more, for three reads
 _PARTS = 256
@@ -39,6 +40,15 @@ class IndexCensus:
         """
         for state in UNFINISHED:
             yield from self._sequence(state)
+
+    def given_up(self, parts: Collection[str]) -> Iterator[tuple[str, int]]:
+        """Yield (job id, version) of every job of these parts in a final state that is no success; one may come twice.
+
+        Raises:
+            Unavailable, PermissionDenied, Corrupt: what the store says.
+        """
+        for state in GIVEN_UP:
+            yield from ((job_id, version) for job_id, version in self._sequence(state) if part_of(job_id) in parts)
 
     def everything(self) -> Iterator[tuple[str, int]]:
         """Yield (job id, version) of every job, as of now; one may come twice.

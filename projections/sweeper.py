@@ -2,17 +2,19 @@
 
 W1 looks behind the last known version of every unfinished job, and at its status: was it written by another service? W2 goes
 through the whole log, a 256th at a time, by lists alone, and finds jobs that nobody knows and versions that the index has
-not; what landed of such a job after it was erased goes. W3: when a subscription was lost, W2 at full speed. One process at a
+not; what landed of such a job after it was erased goes. On its way it looks once at the status of each job that is not done for
+good: did another service take it up again? W3: when a subscription was lost, W2 at full speed. One process at a
 time does it, by lease; two are only dearer.
 
 Cost: W1 two reads for each unfinished job, every five minutes while nothing is amiss and every minute while something is. W2
 a list for each thousand events, all of them once a day: about $1.5 a month for each million jobs of ten events, and a third
-of that for reading the index beside it. Both keep within `operations_s`.
+of that for reading the index beside it, and two reads for each job that failed, was canceled or skipped: $24 a month for each
+million of those. Both keep within `operations_s`.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import chain, islice
@@ -20,15 +22,15 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from jobevents.assertions import Instant
 from jobevents.blobs import Blobs
-from jobevents.errors import JobEventsError, NotFound
+from jobevents.errors import JobEventsError
 from jobevents.events import JobDeleted
 from jobevents.telemetry import Counts
 from projections.arrears import Arrears
 from projections.inflow import read_through
 from projections.inlet import Inlet
 from projections.recovery import Recovery
+from projections.rotation import Rotation, Standing
 
 PARTS = tuple(f"{number:02x}" for number in range(256))  # of the log, by a hash of the job's id
 _PAGE = 64  # jobs looked at at once
@@ -72,6 +74,10 @@ class Census(Protocol):
         """Return the version of every job of a part, as of a while ago at most."""
         ...
 
+    def given_up(self, parts: Collection[str]) -> Iterator[tuple[str, int]]:
+        """Yield (job id, version) of every job of these parts that failed, was canceled or skipped."""
+        ...
+
     def forget(self) -> None:
         """Read anew what is asked for from now on."""
         ...
@@ -89,14 +95,6 @@ class Lease(Protocol):
     def release(self) -> None:
         """Give it up."""
         ...
-
-
-class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far the sweep is; one blob, so that the next process goes on from there."""
-
-    next_part: int = 0  # number of the part that is next
-    began: Instant | None = None  # when the rotation began, by the store's clock; None: it has not
-    complete_through: Instant | None = None  # every event stored before is in the views
 
 
 class _Behind(NamedTuple):
@@ -138,8 +136,7 @@ class Sweeper:
         self._inlet = inlet
         self._parts = parts
         self._census = census
-        self._blobs = blobs
-        self._name = f"{prefix}/ctl/v1/sweep.json" if prefix else "ctl/v1/sweep.json"
+        self._rotation = Rotation(blobs, prefix)
         self._mend = mend
         self._stored = stored
         self._arrears = arrears
@@ -211,7 +208,7 @@ class Sweeper:
 
     def rotate(self) -> int:
         """Go through the whole log (W2), parts at a time, and return how many events were found."""
-        began = self._save(Standing(0, None, self.standing.complete_through))
+        began = self._rotation.save(Standing(0, None, self.standing.complete_through))
         self._census.forget()
         found = done = 0
         while done < len(PARTS):
@@ -222,7 +219,7 @@ class Sweeper:
                 return found
         self._reached = self._end(), began
         self.standing = self._finished()
-        self._save(self.standing)
+        self._rotation.save(self.standing)
         self._is_loaded = True
         return found
 
@@ -266,7 +263,7 @@ class Sweeper:
 
     def _do_due(self) -> None:
         if not self._is_loaded:
-            self._load()
+            self.standing, self._is_loaded = self._rotation.load(), True
         if self._monotonic() >= self._open_at:
             self.look_at_unfinished()
             wait_s = self._terms.open_s if self._is_amiss else max(self._terms.open_s, self._terms.calm_s)
@@ -280,7 +277,7 @@ class Sweeper:
         self.complete_through()  # so that it is written, too
         standing = self.standing
         if standing.began is None:
-            standing = msgspec.structs.replace(standing, began=self._save(standing))
+            standing = msgspec.structs.replace(standing, began=self._rotation.save(standing))
         part = PARTS[standing.next_part % len(PARTS)]
         self._sweep_parts({part: self._census.versions(part)})
         if standing.next_part + 1 < len(PARTS):
@@ -290,7 +287,7 @@ class Sweeper:
             self._reached = self._end(), standing.began
             standing = self._finished()
         self.standing = standing
-        self._save(standing)
+        self._rotation.save(standing)
 
     def _finished(self) -> Standing:
         return Standing(0, None, self.complete_through())
@@ -310,7 +307,7 @@ class Sweeper:
         Args:
             known: the version of each job that the index has, by part.
         """
-        found = 0
+        found = self._look_at_given_up(known)
         todo = [(part, "") for part in known]
         while todo and not self._stop():
             listed = list(self._pool.map(lambda one: self._list(one[0], one[1], known[one[0]]), todo))
@@ -318,6 +315,15 @@ class Sweeper:
             self._spend(sum(1 + events // _LIST for events, _, _ in listed) + 2 * repaired)
             found += repaired
             todo = [(part, after) for (part, _), (_, _, after) in zip(todo, listed, strict=True) if after]
+        return found
+
+    def _look_at_given_up(self, parts: Collection[str]) -> int:
+        """Look at the statuses of jobs that another service may take up again; those that succeeded are done for all."""
+        found = 0
+        jobs = self._census.given_up(parts)
+        while (page := list(islice(jobs, _PAGE))) and not self._stop():
+            found += sum(self._pool.map(self._look_at, page))
+            self._spend(2 * len(page))
         return found
 
     def _list(self, part: str, after: str, known: Mapping[str, int]) -> tuple[int, list["_Behind"], str]:
@@ -386,28 +392,6 @@ class Sweeper:
 
     def _end(self) -> int:
         return int(self._inlet.inflow.last_cursor() or 0)
-
-    def _load(self) -> None:
-        try:
-            blob = self._blobs.get(self._name)
-        except NotFound:
-            self.standing = Standing()
-        else:
-            assert blob is not None  # noqa: S101  # None only for if_changed
-            try:
-                self.standing = msgspec.json.decode(blob.data, type=Standing)
-            except (msgspec.MsgspecError, RecursionError):
-                logger.warning("how far the sweep was cannot be read: it begins anew name=%s", self._name)
-                self.standing = Standing()
-        self._is_loaded = True
-
-    def _save(self, standing: Standing) -> datetime:
-        """Write how far it is; return when that was, by the store's clock."""
-        data = msgspec.json.encode(standing)
-        self._blobs.put(self._name, data, content_type="application/json", cache_control="no-store")
-        blob = self._blobs.get(self._name)
-        assert blob is not None  # noqa: S101  # None only for if_changed
-        return blob.stored_at
 
     def _spend(self, operations: int) -> None:
         """Rest for as long as what was spent takes at the pace that is allowed."""

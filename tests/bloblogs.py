@@ -8,10 +8,8 @@ from jobevents.backends.blobkeys import AWAIT_S
 from jobevents.backoff import Backoff
 from jobevents.blobs import Blob, BlobEntry, Blobs
 from jobevents.cloud import Bucket
-from jobevents.emit import Emitter
 from jobevents.errors import Unavailable
 from jobevents.jobs import Jobs
-from jobevents.log import EventLog
 from jobevents.store import RunFilter, RunPage
 from jobevents.testing import Clock, Died, LogContract
 from projections.indexview import IndexView
@@ -30,22 +28,7 @@ def bucket_jobs(
     bucket = Bucket(
         blobs, prefix, once=once, backoff=backoff, patience=patience, threads=threads, monotonic=clock.monotonic
     )
-    emitter = Emitter(EventLog(bucket.recorder, bucket.recorder.translate), clock=clock)
-    jobs = Jobs(
-        emitter,
-        runs=bucket.runs,
-        run_logs=bucket.run_logs,
-        blobs=blobs,
-        leases=bucket.leases,
-        retention=bucket.retention,
-        pace=bucket.pace,
-        prefix=prefix,
-        monotonic=clock.monotonic,
-        lease_s=86_400,  # no thread beats while a test runs
-        **options,
-    )
-    bucket.attach(emitter)
-    bucket.recorder.count_in(jobs.counts)
+    jobs = bucket.jobs(clock=clock, monotonic=clock.monotonic, lease_s=86_400, **options)  # no thread beats in a test
     _opened.append(jobs)
     return jobs
 

@@ -16,13 +16,12 @@ from jobevents.backoff import Backoff
 from jobevents.blobs import Blob
 from jobevents.bus import notice_of
 from jobevents.cloud import Bucket
-from jobevents.emit import By, Emitter
+from jobevents.emit import By
 from jobevents.erasing import Erasing
 from jobevents.errors import JobEventsError, NotFound
 from jobevents.events import Event, JobDeleted, JobFailed, JobSucceeded, TransitionRefused
-from jobevents.job import DELETED, Job, fold
+from jobevents.job import DELETED, SUCCEEDED, Job, fold
 from jobevents.jobs import Jobs
-from jobevents.log import EventLog
 from jobevents.records import status_bytes, status_name
 from jobevents.status import State, Status
 from jobevents.times import to_datetime
@@ -125,19 +124,7 @@ class Life:
         patience_s = world.random.choice([30.0, IMPATIENT_S])
         backoff = Backoff(deadline_s=patience_s, sleep=process.sleep, clock=world.monotonic, rng=world.random)
         bucket = Bucket(blobs, backoff=backoff, threads=1, monotonic=world.monotonic)
-        emitter = Emitter(EventLog(bucket.recorder, bucket.recorder.translate), clock=process.clock)
-        jobs = Jobs(
-            emitter,
-            runs=bucket.runs,
-            run_logs=bucket.run_logs,
-            blobs=blobs,
-            leases=bucket.leases,
-            retention=bucket.retention,
-            pace=bucket.pace,
-            monotonic=world.monotonic,
-            lease_s=20.0,
-        )
-        bucket.attach(emitter)
+        jobs = bucket.jobs(clock=process.clock, monotonic=world.monotonic, lease_s=20.0)
         jobs.observe(self._acknowledge)
         jobs.observe(lambda job, events: self._hint(process, events))
         return jobs
@@ -341,8 +328,8 @@ class Life:
         blob = self.world._peek(status_name(job_id))
         expected = None if job.state == DELETED else status_bytes(job)
         found = None if blob is None else bytes(blob.data)
-        if (job.is_final() or job.state == DELETED) and blob is not None and not version_of(blob):
-            return  # nobody looks at a job that has ended until something happens to it, or `verify` is asked
+        if job.state in (SUCCEEDED, DELETED) and blob is not None and not version_of(blob):
+            return  # nobody looks at a job that is done until something happens to it, or `verify` is asked
         if found != expected:
             raise Broken(f"a status is not the fold of the log job_id={job_id} found={found!r} expected={expected!r}")
 

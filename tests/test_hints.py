@@ -576,6 +576,28 @@ def test_a_foreign_status_is_found_by_the_look_at_the_unfinished(world: Clouded)
     assert world.events() == got()
 
 
+@pytest.mark.parametrize("state", ["failed", "canceled"])
+def test_a_foreign_status_over_a_job_that_was_given_up_is_found_by_the_rotation(world: Clouded, state: str) -> None:
+    """Another service ran a job again that had failed: that is a fact; a canceled one stays what it is, and says so."""
+    got = analysts(world)
+    replica = world.replica()
+    world.jobs.submit("render", id="song")
+    if state == "canceled":
+        world.jobs.cancel("song")
+    else:
+        with pytest.raises(ValueError, match="no tape"), world.jobs.attempt("song"):
+            raise ValueError("no tape")
+    replica.settle()
+    world.blobs.put(status_name("song"), encode(Status(job_id="song", state="succeeded", command="render")))
+
+    replica.sweeper.rotate()
+    replica.settle()
+
+    assert ("JobRecorded" if state == "failed" else "TransitionRefused") == world.jobs.history("song")[-1].type
+    assert world.is_right()
+    assert world.events() == got()
+
+
 def test_a_removed_status_of_an_unfinished_job_is_written_again(world: Clouded) -> None:
     """W1 holds the stored status of every unfinished job against the log."""
     replica = world.replica()
