@@ -15,9 +15,11 @@ from rich.progress import Progress
 
 from jobevents import cli_cloud, console, ids, wiring
 from jobevents.cli_options import LONGEST_DAYS, LONGEST_S, MOST, AsJson, JobId, Url, open_jobs
-from jobevents.errors import InvalidValue, Misconfigured, NotFound
+from jobevents.errors import InvalidValue, Misconfigured, NotFound, Unavailable
 from jobevents.jobs import Jobs
 from jobevents.opening import is_in_bucket
+from jobevents.records import status_name
+from jobevents.store import RunFilter
 
 if TYPE_CHECKING:
     from projections.health import Health
@@ -131,9 +133,29 @@ def project(
         with _stopping(stop, projector), cli_cloud.answering(FollowerHealth(projector, jobs.counts), port):
             is_done = _watch(jobs, projector, partial(projector.run_once if once else projector.run, stop))
         health = projector.health()
+        if once and is_done:
+            _refuse_lost(jobs, health)
     _print_health(health, as_json)
     if is_done is False:
         sys.exit(1)
+
+
+def _refuse_lost(jobs: Jobs, health: "Sequence[Health]") -> None:
+    """Do not say that statuses are up to date of which none is there: their position is in the database, they are beside it.
+
+    One read; where the newest job has no status, a list more.
+    """
+    newest = next(iter(jobs.store.list(RunFilter(per_page=1)).runs), None)
+    if newest is None or "status" not in [one.view for one in health]:
+        return
+    try:
+        jobs.blobs.get(jobs.blob_name(status_name(newest.id)))
+    except NotFound:
+        if next(iter(jobs.blobs.list(jobs.blob_name("jobs/"), delimiter="/")), None) is None:
+            raise Unavailable(
+                "every status is stored, by the position in the database, and none is there: were their files removed? "
+                "make the views anew with: jobevents rebuild"
+            ) from None
 
 
 def _print_health(health: "Sequence[Health]", as_json: bool) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -689,3 +690,17 @@ def test_without_standard_output_it_works_all_the_same(tmp_path: Path) -> None:
     assert (0, "") == (done.returncode, done.stderr)
     with connect(url) as jobs:
         assert "queued" == jobs.get("song-7").state
+
+
+@pytest.mark.usefixtures("jobs")
+def test_statuses_that_were_removed_are_not_said_to_be_up_to_date(jobevents: CommandLine) -> None:
+    """Their position is in the database: it says that they are stored. A rebuild makes them anew."""
+    shutil.rmtree("jobs-blobs")
+
+    told = jobevents("project", "--once")
+
+    assert 1 == told.code
+    assert "jobevents rebuild" in told.err
+    assert 0 == jobevents("rebuild").code
+    assert 0 == jobevents("project", "--once").code
+    assert "succeeded" == msgspec.json.decode(Path("jobs-blobs/jobs/song-3/status.json").read_bytes())["state"]
