@@ -72,7 +72,7 @@ def submit_many(emitter: Emitter, wanted: Sequence[Submission], by: By) -> list[
     Raises: as `submit`.
     """
     drafts = [drafted(one, emitter.clock()) for one in wanted]
-    repeats = _repeats(drafts)
+    repeats = _repeats(drafts) if len(drafts) > 1 else {}
     answers: dict[int, Submitted] = {}
     ended: set[str] = set()
     while pending := {p: d for p, d in enumerate(drafts) if p not in answers and p not in repeats}:

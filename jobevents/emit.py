@@ -190,8 +190,9 @@ class Emitter:
         made = {job_id: self._make(Job(job_id=job_id), [draft], common)[0] for job_id, draft in drafts.items()}
         rows = [fold([event]) for event in made.values()]
         stored = self._write(list(made.values()), rows)
-        for event in stored:
-            self._done(fold([event]), [event])
+        for job, event in zip(rows, stored, strict=True):
+            job.chain = event.chain
+            self._done(job, [event])
         return {event.job_id: event for event in stored}
 
     def first(self, job_id: str, draft: Draft, by: By) -> Event:

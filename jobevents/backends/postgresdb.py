@@ -8,8 +8,7 @@ import os
 import select
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
@@ -75,8 +74,7 @@ class PostgresDatabase:
             Misconfigured, PermissionDenied, Unavailable: see `translate`; nothing is tried twice.
         """
         try:
-            with self._lend(self.target.timeout_s):
-                pass
+            self._take_back(self._borrow(self.target.timeout_s))
         except psycopg.Error as error:
             raise translate(error, self.target) from error
 
@@ -176,9 +174,12 @@ class PostgresDatabase:
         while True:
             began = False
             try:
-                with self._lend(tries.left_s) as connection:
-                    began = True
+                connection = self._borrow(tries.left_s)
+                began = True
+                try:
                     return _heard_out(work, connection)
+                finally:
+                    self._take_back(connection)
             except psycopg.Error as error:
                 unsure |= began and is_lost(error)
                 if is_passing(error) and tries.pause():
@@ -188,24 +189,19 @@ class PostgresDatabase:
                     raise Unsure(f"reply was lost, it may be written or not: {ours}") from error
                 raise ours from error
 
-    @contextmanager
-    def _lend(self, timeout_s: float) -> Iterator[Session]:
-        """Lend a connection; one that comes back in a transaction or broken is not lent again."""
-        connection = self._borrow(timeout_s)
-        try:
-            yield connection
-        finally:
-            usable = connection.info.transaction_status == TransactionStatus.IDLE
-            with self._pool:
-                broken = [] if not connection.broken else self._drop_idle()  # where one was lost, most are
-                if usable and not self._closed:
-                    self._idle.append(connection)
-                else:
-                    self._known.discard(connection)
-                    broken.append(connection)
-                self._pool.notify()
-            for one in broken:
-                one.close()
+    def _take_back(self, connection: Session) -> None:
+        """Keep a connection for the next who borrows; one that comes back in a transaction or broken is not lent again."""
+        usable = connection.pgconn.transaction_status == TransactionStatus.IDLE
+        with self._pool:
+            broken = [] if not connection.broken else self._drop_idle()  # where one was lost, most are
+            if usable and not self._closed:
+                self._idle.append(connection)
+            else:
+                self._known.discard(connection)
+                broken.append(connection)
+            self._pool.notify()
+        for one in broken:
+            one.close()
 
     def _borrow(self, timeout_s: float) -> Session:
         with self._pool:

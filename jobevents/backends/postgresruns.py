@@ -33,8 +33,8 @@ from jobevents.store import Held, JobLog, JobRun, RunFilter, RunPage, Undelivere
 
 MARK: Final = "%s"
 _MOST: Final = 2**63 - 1
-_RUN_KINDS = list(RUN_COLUMNS.items())
-_LOG_KINDS = list(LOG_COLUMNS.items())
+_RUN_KINDS = [(name, kind, kind in ("text", "json", "time")) for name, kind in RUN_COLUMNS.items()]
+_LOG_KINDS = [(name, kind, kind in ("text", "json", "time")) for name, kind in LOG_COLUMNS.items()]
 
 
 class PostgresRuns:
@@ -158,13 +158,16 @@ def _pairs(limits: Sequence[Limit], jobs: Sequence[Job]) -> Iterator[tuple[Job, 
     return ((job, limit) for job in jobs if job.state == RUNNING for limit in limits)
 
 
-def _fit(columns: Sequence[tuple[str, Kind]], row: Row, job_id: str) -> list[Any]:  # Any: column values
+def _fit(columns: Sequence[tuple[str, Kind, bool]], row: Row, job_id: str) -> list[Any]:  # Any: column values
     """Return a row as Postgres takes it, whose columns are stricter than SQLite's; a record may have said anything.
 
     Raises:
         InvalidValue: nothing stands where something must.
     """
-    return [_value(name, kind, value, job_id) for (name, kind), value in zip(columns, row, strict=True)]
+    return [  # for every event: what is as it should be, as most is, costs no call
+        value if is_text and type(value) is str and "\0" not in value else _value(name, kind, value, job_id)
+        for (name, kind, is_text), value in zip(columns, row, strict=True)
+    ]
 
 
 def _value(name: str, kind: Kind, value: Any, job_id: str) -> Any:

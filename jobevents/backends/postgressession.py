@@ -81,7 +81,7 @@ class _Parcels:
                 names.pop(key, None)
             raise
         finally:
-            with suppress(psycopg.OperationalError):  # answers are left: who lent the connection drops it
+            with suppress(psycopg.OperationalError):  # answers are left: whoever lent the connection drops it
                 pgconn.exit_pipeline_mode()
         return [self._rows(result) for result, is_asked in zip(results, asked, strict=True) if is_asked]
 
