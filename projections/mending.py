@@ -16,6 +16,7 @@ class Seen(NamedTuple):
 
     version: int  # of the job; 0: there is none, or another service or older code wrote it
     told: int  # every event up to this one is on the bus, or written down as owed to it
+    is_there: bool = False  # there is one, whoever wrote it
 
 
 NOT_SEEN = Seen(0, 0)
@@ -33,7 +34,7 @@ def look_at_status(blobs: Blobs, prefix: str, job_id: str) -> Seen:
         return NOT_SEEN
     assert blob is not None  # noqa: S101  # None only for if_changed
     version = version_of(blob) if code_of(blob) >= CODE_VERSION else 0
-    return Seen(version, min(version, told_of(blob)))
+    return Seen(version, min(version, told_of(blob)), is_there=True)
 
 
 class Mender:

@@ -354,8 +354,8 @@ class Sweeper:
         records = read_through(self._inlet.log, job_id, version, after=min(after, version - 1), until=until)
         last = [record for record in records if record.version == version]
         if last and last[0].type == JobDeleted.__name__:
-            if status.version:
-                self._mend(job_id)  # written late, by somebody who had fallen behind
+            if status.is_there:
+                self._mend(job_id)  # written late, by somebody who had fallen behind, or by another service
             if not at and self._inlet.is_told(job_id):
                 return 0  # nothing is kept of it in the index, which is why it is not known
         fresh = [] if is_shown else [record for record in records if record.version > after]

@@ -328,7 +328,7 @@ class Life:
         blob = self.world._peek(status_name(job_id))
         expected = None if job.state == DELETED else status_bytes(job)
         found = None if blob is None else bytes(blob.data)
-        if job.state in (SUCCEEDED, DELETED) and blob is not None and not version_of(blob):
+        if job.state == SUCCEEDED and blob is not None and not version_of(blob):
             return  # nobody looks at a job that is done until something happens to it, or `verify` is asked
         if found != expected:
             raise Broken(f"a status is not the fold of the log job_id={job_id} found={found!r} expected={expected!r}")

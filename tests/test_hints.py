@@ -598,6 +598,20 @@ def test_a_foreign_status_over_a_job_that_was_given_up_is_found_by_the_rotation(
     assert world.events() == got()
 
 
+def test_a_foreign_status_of_a_deleted_job_goes(world: Clouded) -> None:
+    """The job does not come back, and nothing is kept of what was said of it (fault 32)."""
+    replica = world.replica()
+    world.work("gone")
+    world.jobs.delete("gone")
+    replica.settle()
+    world.blobs.put(status_name("gone"), encode(Status(job_id="gone", state="running", title="again")))
+
+    replica.sweep()
+
+    assert world.stored("gone") is None
+    assert world.is_right()
+
+
 def test_a_removed_status_of_an_unfinished_job_is_written_again(world: Clouded) -> None:
     """W1 holds the stored status of every unfinished job against the log."""
     replica = world.replica()
