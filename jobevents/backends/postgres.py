@@ -35,7 +35,7 @@ from jobevents.backends.postgresschema import EVENTS, TRACKING
 from jobevents.backends.postgressession import Row, Statement
 from jobevents.backends.postgresurl import parse
 from jobevents.backends.postgreswake import PostgresWake
-from jobevents.backends.postgreswriter import NOTIFY, Insert, PostgresWriter
+from jobevents.backends.postgreswriter import Insert, PostgresWriter, notifying
 from jobevents.backends.sql import DEFAULT_TABLES, Tables, by_job
 from jobevents.backends.tail import TailSubscription
 from jobevents.desk import Desk
@@ -294,7 +294,7 @@ class PostgresRecorder(PostgresProcessRecorder):
         wakes = self._woken(offers=True)
         for wake in wakes:
             wake.announce()
-        self.database.send([(NOTIFY, wake.note) for wake in wakes])
+        self.database.send([notifying([wake.note for wake in wakes])])
 
     def _woken(self, offers: bool) -> Sequence[PostgresWake]:
         return (self._wake, self._offers) if offers else (self._wake,)

@@ -30,7 +30,6 @@ _SAVEPOINT: Final[Statement] = ("SAVEPOINT caller", ())
 _RELEASE: Final[Statement] = ("RELEASE caller", ())
 _UNDO: Final[Statement] = ("ROLLBACK TO caller", ())
 _ROLLBACK: Final[Statement] = ("ROLLBACK", ())
-NOTIFY: Final = "SELECT pg_notify(%s, %s)"
 
 
 class Insert(msgspec.Struct, frozen=True):
@@ -133,7 +132,12 @@ class PostgresWriter:
 
     def _end(self, group: Sequence[Call]) -> list[Statement]:
         """Commit, and tell of it afterwards: told of within, all logs of the server would wait for each other's disk."""
-        return [COMMIT, *((NOTIFY, note) for note in self._note(_inserts(group)))]
+        return [COMMIT, notifying(self._note(_inserts(group)))]
+
+
+def notifying(notes: Sequence[tuple[str, str]]) -> Statement:
+    """Return the statement that tells channels something, each its own."""
+    return "SELECT " + ", ".join(["pg_notify(%s, %s)"] * len(notes)), [word for note in notes for word in note]
 
 
 def _inserts(group: Sequence[Call]) -> list[Insert]:
