@@ -47,7 +47,8 @@ class IndexCensus:
         Raises:
             Unavailable, PermissionDenied, Corrupt: what the store says.
         """
-        for state in GIVEN_UP:
+        sequences = self._load().sequences
+        for state in filter(sequences.get, GIVEN_UP):
             yield from ((job_id, version) for job_id, version in self._sequence(state) if part_of(job_id) in parts)
 
     def everything(self) -> Iterator[tuple[str, int]]:
