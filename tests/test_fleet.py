@@ -20,7 +20,7 @@ import pytest
 from jobevents import codec, connect
 from jobevents.backends.pubsub import PubSubBus
 from jobevents.backends.pubsubsubscriber import Terms
-from jobevents.errors import Conflict
+from jobevents.errors import AppendUnknown, Conflict, Unavailable
 from jobevents.events import Event, JobSucceeded
 from jobevents.job import SUCCEEDED, fold
 from jobevents.jobs import Jobs
@@ -131,11 +131,20 @@ def _worker(url: str, count: int, seed: int, ran: Path, env: dict[str, str]) -> 
 
 
 def _submit(jobs: Jobs, count: int, after_half: Callable[[], None]) -> None:
-    """Submit every job that no worker has begun yet: a task may be delivered before its record is there."""
+    """Submit every job that no worker has begun yet: a task may be delivered before its record is there.
+
+    As whoever submits does: again, with the same id, when the store did not answer for as long as an append waits.
+    """
 
     def submit(job_id: str) -> None:
-        with suppress(Conflict):  # a worker was first
-            jobs.submit("render", id=job_id, external=True)
+        ends = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                with suppress(Conflict):  # a worker was first
+                    jobs.submit("render", id=job_id, external=True)
+                return
+            except (AppendUnknown, Unavailable):
+                assert time.monotonic() < ends, f"it could not be submitted: {job_id}"
 
     ids = job_ids(count)
     with ThreadPoolExecutor(SUBMITTERS) as pool:
