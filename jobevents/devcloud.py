@@ -1,7 +1,6 @@
 """Emulators of Cloud Storage and Pub/Sub as children of this process, for development: found, started, waited for, ended."""
 
 import contextlib
-import ctypes
 import os
 import platform
 import shutil
@@ -13,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +27,18 @@ _JARS = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib")
 _START_S = 30.0
 _IS_THERE = 409
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LEASH = f"""
+import ctypes, os, sys
+how, count, *rest = sys.argv[1:]
+own, command = rest[:int(count)], rest[int(count):]
+if own:
+    os.setgroups([])
+    os.setgid(int(own[1]))
+    os.setuid(int(own[0]))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, int(how))
+os.execv(command[0], command)
+"""
 
 
 class DevCloud(msgspec.Struct, frozen=True):
@@ -135,12 +146,11 @@ def running(command: list[str], output: Path) -> Iterator["subprocess.Popen[byte
     """Run a program for as long as the block; a signal to this process's group, as Ctrl-C sends, is not for it."""
     with output.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - a program that was looked up, with arguments of ours
-            command,
+            leashed(command),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=end_with_parent if sys.platform == "linux" else None,
         )
     try:
         yield process
@@ -153,9 +163,21 @@ def running(command: list[str], output: Path) -> Iterator["subprocess.Popen[byte
             process.wait()
 
 
-def end_with_parent() -> None:
-    """In the child: have Linux end it when this process is gone, killed without a chance to do so itself."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def leashed(
+    command: Sequence[str], how: signal.Signals = signal.SIGTERM, user: tuple[int, int] | None = None
+) -> list[str]:
+    """Return what becomes a program that Linux ends when this process is gone, killed without a chance to do so itself.
+
+    By an interpreter in between: what runs in a child before its program does may wait for ever for a lock that a thread of its
+    parent held at the fork, as gRPC's do.
+
+    Args:
+        command: begins with the path of the program.
+        how: the signal that ends it.
+        user: ids of user and group to run it as, of no other groups.
+    """
+    own = [] if user is None else [str(one) for one in user]
+    return [sys.executable, "-I", "-c", _LEASH, str(int(how)), str(len(own)), *own, *command]
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]", output: Path) -> None:

@@ -84,22 +84,25 @@ def jobevents(
         signal.signal(number, handler)
 
 
+_HEEDING = (  # not in the child of a fork: see devcloud.leashed
+    sys.executable,
+    "-I",
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
 def start(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
     """Start the command line as a process of its own, with pipes; Ctrl-C reaches it, too, where ours is ignored."""
     return subprocess.Popen(
-        [*COMMAND, *args],
+        [*(_HEEDING if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else ()), *COMMAND, *args],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parent.parent), **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_heed_ctrl_c if os.name == "posix" else None,
         **options,
     )
-
-
-def _heed_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def commands(group: click.Group | None = None, prefix: str = "") -> dict[str, click.Command]:

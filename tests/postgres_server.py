@@ -1,20 +1,20 @@
 """A Postgres cluster of our own on a free port, every commit on the disk."""
 
 import contextlib
-import ctypes
 import os
 import pwd
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
+
+from jobevents import devcloud
 
 _INSTALL = "apt-get install postgresql"
 _START_S = 30.0
@@ -27,7 +27,6 @@ _SETTINGS = {
     "shared_buffers": "64MB",
     "lc_messages": "C",
 }
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PASSWORD = "correct horse"  # of the user `secured`, the only one who is asked
 
 
@@ -45,11 +44,11 @@ class Cluster:
         self._at = at
         self._data = directory / "data"
         self._log = directory / "log"
-        self._as: dict[str, Any] = {}  # what Popen takes
+        self._as: tuple[int, int] | None = None  # ids of user and group
         if os.getuid() == 0:
             owner = _unprivileged()
             shutil.chown(directory, owner.pw_uid, owner.pw_gid)
-            self._as = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+            self._as = owner.pw_uid, owner.pw_gid
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -63,12 +62,11 @@ class Cluster:
     def make(self) -> None:
         """Initialise the cluster, and start it."""
         made = subprocess.run(
-            [self._at / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"],
+            self._command("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"),
             capture_output=True,
             text=True,
             cwd="/",
             check=False,
-            **self._as,
         )
         if made.returncode:
             raise NoServer(f"initdb failed: {made.stderr[-300:]}")
@@ -87,14 +85,12 @@ class Cluster:
         settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._at / "postgres", "-D", self._data, "-p", str(self.port), *settings],
+                self._command("postgres", "-D", str(self._data), "-p", str(self.port), *settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
-                **self._as,
             )
         give_up = time.monotonic() + _START_S
         while self._process.poll() is None and time.monotonic() < give_up:
@@ -104,6 +100,9 @@ class Cluster:
             time.sleep(0.02)
         self.stop(signal.SIGQUIT)
         raise NoServer(f"Postgres does not answer: {self._log.read_text(errors='replace')[-500:]}")
+
+    def _command(self, program: str, *args: str) -> list[str]:
+        return devcloud.leashed([str(self._at / program), *args], signal.SIGQUIT, self._as)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: by SIGQUIT at once, as if it had crashed."""
@@ -137,12 +136,6 @@ def binaries() -> Path:
         if (directory / "initdb").exists() and (directory / "postgres").exists():
             return directory
     raise NoServer("PostgreSQL is not installed")
-
-
-def _end_with_parent() -> None:
-    """Have the kernel end the server when whoever started it is killed, where it can."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 def _unprivileged() -> pwd.struct_passwd:

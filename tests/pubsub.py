@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -56,11 +55,12 @@ def pubsub_jar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = int(probe.getsockname()[1])
     with output.open("wb") as log:
         process = subprocess.Popen(
-            [java, "-Xmx512m", "-XX:+UseSerialGC", "-jar", str(jar), "--host=127.0.0.1", f"--port={port}"],
+            devcloud.leashed(
+                [java, "-Xmx512m", "-XX:+UseSerialGC", "-jar", str(jar), "--host=127.0.0.1", f"--port={port}"]
+            ),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=devcloud.end_with_parent if sys.platform == "linux" else None,
         )
     try:
         _await(process, port, output)
