@@ -24,9 +24,7 @@ class QueueSeen(msgspec.Struct):
     failed: int = 0  # have ended so
     oldest_due: datetime | None = None  # the longest that a run has been due for
     paused_by: str = ""  # who paused it, with the reason; "" while it is not paused
-    lost: int = (
-        0  # of those that run: nobody is known to work on them; told by who looks at the leases, `Losses.by_queue`
-    )
+    lost: int = 0  # of those that run: nobody is known to work on them, as `Losses.by_queue` finds by their leases
 
 
 class ScheduleSeen(msgspec.Struct):

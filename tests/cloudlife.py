@@ -45,10 +45,8 @@ from tests.simulation import LIVES_S, Broken, Faults, Process, SimBlobs, SimPubl
 
 JOBS = 4  # few, so that all work on the same ones
 ERASED_EVERY = 5  # so many worlds have one in which a job is erased
-QUIET_S = (
-    LIVES_S / 2,
-    LIVES_S / 2 + RIPE_S,
-)  # while an erasure waits, nobody does anything: it would be an hour of the same
+# While an erasure waits, nobody does anything: it would be an hour of the same.
+QUIET_S = LIVES_S / 2, LIVES_S / 2 + RIPE_S
 NEWEST_CODE = 2
 IMPATIENT_S = 6.0  # some give up an append after a try or two: nobody knows then whether it is there
 

@@ -18,12 +18,8 @@ from tests.histories import blank
 
 WAIT_S = 20
 _SYNCS = {"x86_64": (74, 75), "aarch64": (82, 83)}  # fsync, fdatasync: asm/unistd_64.h, asm-generic/unistd.h
-_EIO, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = (
-    5,
-    38,
-    22,
-    2,
-)  # errno.h, linux/prctl.h, linux/seccomp.h
+_EIO = 5  # errno.h
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2  # linux/prctl.h, linux/seccomp.h
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in _SYNCS,

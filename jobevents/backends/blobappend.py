@@ -25,9 +25,8 @@ from jobevents.log import Head
 from jobevents.telemetry import Counts
 
 HEADS = 16_384  # jobs whose last version is remembered, 0.2 KiB each
-FRESH_S = (
-    60.0  # how long what was seen is taken for what is: an erasure waits an hour between its floor and its deletes
-)
+# How long what was seen is taken for what is: an erasure waits an hour between its floor and its deletes.
+FRESH_S = 60.0
 
 _JSON = "application/json; charset=utf-8"
 
@@ -38,9 +37,7 @@ class _Seen(NamedTuple):
     version: int
     end: bytes  # of the stored event: its chain
     at: float  # monotonic
-    unerased_at: float = (
-        -math.inf
-    )  # monotonic, not later than when the job was last known to have no floor above its end
+    unerased_at: float = -math.inf  # monotonic: until then at least the job is known to have had no floor above its end
 
 
 class Heads:

@@ -56,9 +56,8 @@ class BlobErasures:
             return 0
         slots = ((entry.name, self._names.slot(entry.name)) for entry in self._history(erased.job_id))
         below = [name for name, slot in slots if slot is not None and slot.version < version]
-        return self._remove(below[:1]) + self._remove(
-            below[1:]
-        )  # the first by itself: without it no job is seen in the rest
+        # The first by itself: without it no job is seen in the rest.
+        return self._remove(below[:1]) + self._remove(below[1:])
 
     def wait_s(self, job_id: str) -> float:
         """Return the rest of the hour since the floor was raised, by the store's clock."""
